@@ -45,7 +45,7 @@ mod writing;
 
 use std::sync::{Arc, OnceLock};
 
-use model::{Error, ErrorKind, Result};
+use model::{Error, ErrorKind, Result, limits};
 use query::Database;
 use server::http::{Application, MethodFilter, Request, Response, StatusCode};
 
@@ -54,6 +54,8 @@ use shared::Shared;
 
 /// Largest body of a request: names of 100,000 PVs.
 const BODY_BYTES_MAX: usize = 16 << 20;
+/// Largest body of a command: a sample to import may be long.
+const COMMAND_BYTES_MAX: usize = limits::HTTP_BODY_BYTES_MAX;
 
 /// Place in which requests find the archiver once it runs.
 #[derive(Clone, Default)]
@@ -92,7 +94,9 @@ pub fn applications(place: &Place) -> Vec<Application> {
         _ => Vec::new(),
     };
     vec![
-        Application::new("/mgmt/bpl").route(any, "/{*action}", BODY_BYTES_MAX, door(Door::Management)).metrics(metrics),
+        Application::new("/mgmt/bpl")
+            .route(any, "/{*action}", COMMAND_BYTES_MAX, door(Door::Management))
+            .metrics(metrics),
         Application::new("/retrieval")
             .feed(MethodFilter::GET, "/data/follow", door(Door::Feed))
             .route(any, "/data/{action}", BODY_BYTES_MAX, door(Door::Data))

@@ -53,7 +53,7 @@ fn limits_are_54000_and_name_row_and_column() {
         &table(true),
         &batch(keys(&["a"]), &[0, 0], vec![texts(&["y", &large])]),
         SqlState::PROGRAM_LIMIT_EXCEEDED,
-        &["row 2", "\"c\"", "524289", "524288"],
+        &["row 2", "\"c\"", "67108865", "67108864"],
     );
     batch(keys(&["a"]), &[0, 0], vec![texts(&["y", &large[1..]])]).check(&table(true)).unwrap();
 
@@ -64,7 +64,7 @@ fn limits_are_54000_and_name_row_and_column() {
     let other: ArrayRef = Arc::new(StringArray::from(vec!["", "", &half]));
     let columns = vec![texts(&[&half, "", &half]), (ColumnId(5), other)];
     let rows = batch(keys(&["a"]), &[0, 0, 0], columns);
-    refused(&wide, &rows, SqlState::PROGRAM_LIMIT_EXCEEDED, &["row 3", "983040"]);
+    refused(&wide, &rows, SqlState::PROGRAM_LIMIT_EXCEEDED, &["row 3", "68157440"]);
     rows.slice(0..2).check(&wide).unwrap();
 
     let long = batch(keys(&["a", &"k".repeat(KEY_BYTES_MAX)]), &[0, 1], Vec::new());

@@ -4,13 +4,15 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use model::{ColumnId, Result, TimeRange};
+use arrow_array::Array;
+use model::{ColumnId, ColumnRole, DataType, Result, TimeRange};
 
 use crate::history::DELETED_AT;
 use crate::prune::{self, WantedBlocks};
+use crate::rows::Rows;
 use crate::scan::{ScanRequest, ScanStats, SeriesFilter, TableView};
-use crate::segment::{BlockMeta, ColumnStats, Segment, SegmentMeta};
-use crate::sorted_run::spans;
+use crate::segment::{BlockMeta, ColumnStats, LONG_BYTES_MIN, LONGEST, Segment, SegmentMeta};
+use crate::sorted_run::{spans, value_lengths};
 use crate::state::Entry;
 
 /// A block that can be answered from its statistics: the scan selects all of its rows, no other
@@ -118,6 +120,56 @@ impl TableView {
         }
         Ok(pieces)
     }
+}
+
+impl TableView {
+    /// Upper bound of the bytes of one text or bytes value that the request reads; 0 if all are shorter than 64 KiB.
+    /// Segments of programs that did not store lengths count as such.
+    ///
+    /// # Errors
+    /// Errors of reading block indexes and statistics.
+    pub fn longest_value(&self, request: &ScanRequest) -> Result<usize> {
+        let request = &self.clamped_to_retention(request.clone());
+        let table = &self.state().table;
+        let is_long = |id: &ColumnId| {
+            let column = table.column_by_id(*id).filter(|column| column.role == ColumnRole::Field);
+            column.is_some_and(|column| matches!(column.ty, DataType::Text | DataType::Bytes))
+        };
+        let columns: Vec<ColumnId> = request.columns.iter().copied().filter(is_long).collect();
+        if columns.is_empty() {
+            return Ok(0);
+        }
+        let mut longest = 0;
+        for WantedBlocks { segment, blocks, .. } in prune::blocks(self, request, &mut ScanStats::default())? {
+            if segment.features()?.is_disjoint(LONGEST) {
+                continue;
+            }
+            for column in &columns {
+                let Some(stats) = segment.column_stats(*column)? else { continue };
+                let lengths = blocks.iter().map(|block| stats[*block as usize].longest as usize);
+                longest = longest.max(lengths.max().unwrap_or(0));
+            }
+        }
+        for entry in self.entries() {
+            let Entry::Rows { rows, .. } = entry else { continue };
+            if rows.memory_bytes() >= LONG_BYTES_MIN && rows.order().times.overlaps(&request.times) {
+                longest = longest.max(longest_of(rows, &columns));
+            }
+        }
+        Ok(if longest < LONG_BYTES_MIN { 0 } else { longest })
+    }
+}
+
+/// Upper bound of the bytes of one value in these columns.
+fn longest_of(rows: &Rows, columns: &[ColumnId]) -> usize {
+    if let Some(small) = rows.as_small_batch() {
+        return small.text_bytes();
+    }
+    let mut longest = 0;
+    for (_, values) in rows.arrays().iter().filter(|(id, _)| columns.contains(id)) {
+        value_lengths(values, |length| longest = (0..values.len()).map(length).max().unwrap_or(0).max(longest));
+    }
+    longest
 }
 
 /// Estimated rows of the selected series in a segment, assuming equally many per series; at least

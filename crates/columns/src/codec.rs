@@ -16,7 +16,7 @@ use model::{ColumnId, DataType, Result, limits};
 use crate::bytes::{Reader, push_varint};
 use crate::encoding::log_encoding;
 use crate::rows::{Op, Ops, Rows, arrow_type, data_type, text_bytes, value_offsets};
-use crate::small_batch::{SMALL_BATCH_ROWS_MAX, SmallBatch};
+use crate::small_batch::{SMALL_BATCH_BYTES_MAX, SMALL_BATCH_ROWS_MAX, SmallBatch};
 
 /// First byte of raw columns.
 const VERSION_RAW: u8 = 1;
@@ -146,7 +146,7 @@ impl Rows {
         let series = decode_series(&mut reader, rows)?;
         let times = natives::<i64, 8>(reader.take(rows * 8)?, i64::from_le_bytes);
         let count = reader.u16()?;
-        if rows <= SMALL_BATCH_ROWS_MAX {
+        if rows <= SMALL_BATCH_ROWS_MAX && reader.left() <= SMALL_BATCH_BYTES_MAX {
             let packed = SmallBatch::read(&mut reader, rows, count.into())?;
             reader.end()?;
             return Ok(Rows::from_small_batch(series, times, ops, packed));

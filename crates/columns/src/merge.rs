@@ -13,8 +13,9 @@ use crate::rows::Op;
 use crate::scan::ScanStats;
 use crate::sorted_run::{SortedRun, Source};
 
-/// A plan ends when its text and bytes reach this size, so that large values limit a batch before
-/// its row count does.
+/// A plan ends before the row that would let its text and bytes exceed this size, so that large
+/// values limit a batch before its row count does. Only the last row may exceed it: if it is the only one, or has a
+/// newer version that is larger.
 const TEXT_BYTES_MAX: usize = if cfg!(test) { 1 << 10 } else { 16 << 20 };
 
 /// Keys are compared in slices of this many rows: small, so that a comparison that fails is cheap.
@@ -42,6 +43,8 @@ pub(crate) struct Merger {
     /// Versions of `group_key` found so far, oldest first: (run of the plan, position).
     group: Vec<(u32, usize)>,
     group_key: (u32, i64),
+    /// Bytes of text and bytes values of these versions.
+    group_bytes: usize,
     /// The last row of the last plan.
     last: Option<(u32, i64)>,
     /// A plan of only one series ends with the series if it has at least this many rows.
@@ -74,6 +77,7 @@ impl Merger {
             fold,
             group: Vec::new(),
             group_key: (0, 0),
+            group_bytes: 0,
             last: None,
             series_rows: usize::MAX,
             run_end_rows: usize::MAX,
@@ -93,7 +97,9 @@ impl Merger {
         while let Some(Reverse((series, time, number))) = self.heap.peek().copied() {
             let rows = plan.len() + usize::from(!self.group.is_empty());
             let run_ends = rows >= self.run_end_rows && self.inputs[number as usize].run.is_none();
-            let full = rows >= rows_max || plan.text_bytes > TEXT_BYTES_MAX || run_ends;
+            let bytes = plan.text_bytes + self.group_bytes;
+            let is_too_large = bytes > 0 && bytes + self.inputs[number as usize].next_text_bytes() > TEXT_BYTES_MAX;
+            let full = rows >= rows_max || is_too_large || run_ends;
             // All versions of one row belong to the same plan.
             if full && (self.group.is_empty() || self.group_key != (series, time)) {
                 break;
@@ -171,7 +177,8 @@ impl Merger {
                 input.at + run_rows(&run, input.at, (*series, *time), number < *other)
             }
         };
-        let text_rows = TEXT_BYTES_MAX.saturating_sub(plan.text_bytes) / run.text_bytes_per_row.max(1);
+        let bytes = plan.text_bytes + self.group_bytes;
+        let text_rows = run.text.rows_within(input.at, TEXT_BYTES_MAX.saturating_sub(bytes));
         let mut range = input.at..end.min(input.at + budget.min(text_rows).max(1));
         if range.is_empty() {
             return;
@@ -233,6 +240,7 @@ impl Merger {
             Op::Replace => {
                 stats.versions_dropped += self.group.len() as u64;
                 self.group.clear();
+                self.group_bytes = 0;
             }
             // Any version before this one leaves a row, so the insert has no effect.
             Op::Keep if !self.group.is_empty() => {
@@ -242,6 +250,7 @@ impl Merger {
             _ => {}
         }
         self.group.push((slot, at));
+        self.group_bytes += run.text.bytes(at..at + 1);
     }
 
     fn close_group(&mut self, plan: &mut MergePlan, stats: &mut ScanStats) {
@@ -255,6 +264,7 @@ impl Merger {
         stats.versions_dropped += (group.len() - (plan.len() - rows)) as u64;
         self.group = group;
         self.group.clear();
+        self.group_bytes = 0;
     }
 }
 
@@ -269,6 +279,11 @@ impl Input {
             return Ok(false);
         }
         Ok(true)
+    }
+
+    /// Bytes of text and bytes values of the next row, if its run has been read.
+    fn next_text_bytes(&self) -> usize {
+        self.run.as_ref().map_or(0, |run| run.text.bytes(self.at..self.at + 1))
     }
 
     fn head(&self) -> Option<(u32, i64)> {
@@ -445,6 +460,44 @@ mod tests {
             assert_eq!(seen, expected.into_iter().collect::<Vec<_>>(), "seed {seed}");
             let all: usize = sources.iter().map(Vec::len).sum();
             assert_eq!(seen.len() as u64 + stats.versions_dropped, all as u64, "seed {seed}");
+        }
+    }
+
+    /// The bug: a plan counted the average text of a run, so that a few large values next to each
+    /// other, among many small ones, made a plan many times too large.
+    #[test]
+    fn a_plan_without_its_last_row_has_at_most_the_limit_of_text() {
+        const TEXT: ColumnId = ColumnId(3);
+        for seed in 0..300 {
+            let mut random = Random(seed + 1);
+            let mut expected: BTreeMap<(u32, i64), usize> = BTreeMap::new();
+            let sources = (0..1 + random.below(4)).map(|_| {
+                let mut time = 0;
+                let mut texts = Vec::new();
+                let times = (0..60).map(|_| {
+                    time += 1 + random.below(2) as i64;
+                    let is_large = random.below(6) == 0;
+                    texts
+                        .push("x".repeat(random.below(if is_large { 2 * TEXT_BYTES_MAX as u64 } else { 12 }) as usize));
+                    time
+                });
+                let times: Vec<i64> = times.collect();
+                expected.extend(times.iter().zip(&texts).map(|(time, text)| ((0, *time), text.len())));
+                let values: ArrayRef = Arc::new(arrow_array::StringArray::from(texts));
+                let rows = Rows::new(vec![0; times.len()], times, Ops::All(Op::Replace), vec![(TEXT, values)]);
+                Source::Rows(RowsSource::new(Arc::new(rows), Filter::all()).unwrap())
+            });
+            let mut merger = Merger::new(sources.collect(), Fold::Full);
+            let (mut stats, mut seen) = (ScanStats::default(), Vec::new());
+            while let Some(plan) = merger.next(25, &mut stats).unwrap() {
+                let values = plan.column(TEXT, DataType::Text).unwrap().unwrap();
+                let lengths: Vec<usize> = values.as_string::<i32>().iter().map(|text| text.unwrap().len()).collect();
+                let bytes: usize = lengths.iter().sum();
+                let most = TEXT_BYTES_MAX + lengths[lengths.len() - 1];
+                assert!(bytes <= most, "seed {seed}: {bytes} in {} rows, at most {most}", plan.len());
+                seen.extend(plan.times.iter().map(|time| (0, *time)).zip(lengths));
+            }
+            assert_eq!(seen, expected.into_iter().collect::<Vec<_>>(), "seed {seed}");
         }
     }
 

@@ -30,7 +30,8 @@ pub(crate) struct MergePlan {
     op_list: Vec<Op>,
     ranges: Vec<RowRange>,
     overlays: Vec<Overlay>,
-    /// Estimated bytes of text and bytes values.
+    /// Bytes of text and bytes values: an estimate where they are small, an upper bound where newer
+    /// versions overwrite them.
     pub(crate) text_bytes: usize,
     indices: OnceCell<Vec<(usize, usize)>>,
 }
@@ -80,7 +81,7 @@ impl MergePlan {
         self.series.extend_from_slice(&from.series[range.clone()]);
         self.times.extend_from_slice(&from.times[range.clone()]);
         debug_assert!(self.series.len() == self.times.len(), "BUG: {} series, {} times", self.series.len(), self.len());
-        self.text_bytes += from.text_bytes_per_row * range.len();
+        self.text_bytes += from.text.bytes(range.clone());
         if from.consecutive() {
             self.push_row_range(run, from.row(range.start), range.len() as u32);
         } else {
@@ -97,6 +98,7 @@ impl MergePlan {
 
     /// Overwrites the last row pushed with the row at position `at` of a run.
     pub(crate) fn push_overlay(&mut self, run: u32, at: usize, columns: Option<Arc<[ColumnId]>>) {
+        self.text_bytes += self.runs[run as usize].text.bytes(at..at + 1);
         let row = self.runs[run as usize].row(at);
         self.overlays.push(Overlay { at: (self.len() - 1) as u32, run, row, columns });
     }

@@ -17,7 +17,7 @@ use model::{Column, ColumnId, ColumnRole, DataType, KeyValue, Lsn, SeriesId, Sql
 use crate::block_statistics::WholeBlock;
 use crate::encoding::tests::Random;
 use crate::scan::{ColumnRange, OwnDelete, OwnEntry, OwnWrites, ScanRequest, Scanned, SeriesFilter, TableView};
-use crate::segment::{BLOCK_ROWS_MAX, ColumnStats, StatSum, StatValue};
+use crate::segment::{BLOCK_ROWS_MAX, ColumnStats, LONG_BYTES_MIN, StatSum, StatValue};
 use crate::state::{Entry, TableState, Tombstone};
 use crate::tests::table_of;
 use crate::{Batch, Compacted, Flushed, KeyList, Op, Ops, Rows, SegmentCache, TableFiles};
@@ -360,9 +360,10 @@ impl World {
         let mut numbers = (0..rows).map(|_| (self.below(10) >= null_share).then(|| base + self.below(20) as i64));
         match ty {
             DataType::Int64 => Arc::new(numbers.collect::<Int64Array>()),
-            DataType::Text => Arc::new(
-                numbers.map(|n| n.map(|n| "x".repeat((n % 40) as usize) + &n.to_string())).collect::<StringArray>(),
-            ),
+            DataType::Text => {
+                let length = |n: i64| if n % 197 == 0 { LONG_BYTES_MIN + 1 } else { (n % 40) as usize };
+                Arc::new(numbers.map(|n| n.map(|n| "x".repeat(length(n)) + &n.to_string())).collect::<StringArray>())
+            }
             _ => {
                 let float = |n: i64| if n % 97 == 0 { f64::NAN } else { n as f64 / 4.0 };
                 Arc::new(numbers.by_ref().map(|n| n.map(float)).collect::<Float64Array>())
@@ -647,6 +648,11 @@ impl World {
             assert_eq!(seen[at], whole, "{id:?} of {request:?}");
         }
         STATISTICS_ROWS.fetch_add(taken, Ordering::Relaxed);
+        let longest = expected.iter().flatten().map(|value| match value {
+            Some(Value::Text(text)) if text.len() >= LONG_BYTES_MIN => text.len(),
+            _ => 0,
+        });
+        assert!(longest.max().unwrap_or(0) <= view.longest_value(request).unwrap(), "{request:?}");
         let pieces = view.pieces(request).unwrap();
         assert!(pieces.iter().all(|piece| piece.rows > 0));
         if let Some(time) = request.columns.iter().position(|id| *id == view.state().table.time_column().id) {

@@ -33,6 +33,8 @@ const OWN_LSNS: (Lsn, Lsn) = (Lsn(u64::MAX), Lsn(u64::MAX));
 const OWN_COMMITTED: i64 = i64::MAX;
 /// A run of this many uncommitted entries is merged before a scan.
 const OWN_ENTRIES_MERGED: usize = if cfg!(test) { 2 } else { 16 };
+/// Larger ones are not copied to be merged.
+const OWN_MERGED_BYTES_MAX: usize = 1 << 20;
 
 /// The series to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -209,7 +211,9 @@ impl Own {
             Entry::Delete(deletes) => Some(deletes.clone()),
         };
         let mut merged = Vec::new();
-        for run in self.entries.chunk_by(|a, b| rows(a).is_some() == rows(b).is_some()) {
+        let is_large = |entry: &Entry| rows(entry).is_some_and(|rows| rows.memory_bytes() > OWN_MERGED_BYTES_MAX);
+        let belong = |a: &Entry, b: &Entry| rows(a).is_some() == rows(b).is_some() && !is_large(a) && !is_large(b);
+        for run in self.entries.chunk_by(belong) {
             let inputs: Vec<Arc<Rows>> = run.iter().filter_map(rows).collect();
             if inputs.is_empty() {
                 let inputs: Vec<Arc<Deletes>> = run.iter().filter_map(deletes).collect();

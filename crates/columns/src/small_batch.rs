@@ -15,8 +15,7 @@ use model::{ColumnId, DataType, Error, Result};
 use crate::bytes::Reader;
 use crate::codec::{COLUMN_HEADER_BYTES, NULLS_NONE, NULLS_SOME, decode_column, encode_column, skip_column};
 
-/// Most rows of a small batch. So few rows are merged soon, and fit one log record whatever their
-/// values are.
+/// Most rows of a small batch: so few are merged soon.
 pub const SMALL_BATCH_ROWS_MAX: usize = 16;
 /// Most bytes of a small batch.
 pub const SMALL_BATCH_BYTES_MAX: usize = 256 << 10;

@@ -4,19 +4,89 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow_array::{ArrayRef, UInt32Array};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, UInt32Array};
 use model::{ColumnId, Error, Result, TimeRange};
 
 use crate::block_statistics::rows_of;
 use crate::filter::{Filter, Selection};
 use crate::history::{VersionLifetimes, Versions, is_history_column, mark_block};
-use crate::rows::{Ops, Rows, text_bytes};
+use crate::rows::{Ops, Rows, text_bytes, value_offsets};
 use crate::scan::{ScanStats, SeriesFilter};
 use crate::segment::{BLOCK_ROWS_MAX, BlockRows, Blocks, Segment};
 use crate::small_batch::SmallBatch;
 
 /// Most rows of a run from the memtable.
 const WINDOW_ROWS: usize = if cfg!(test) { 16 } else { BLOCK_ROWS_MAX };
+
+/// Runs with fewer bytes of text count them by the average row.
+const EXACT_BYTES_MIN: usize = if cfg!(test) { 64 } else { 1 << 20 };
+
+/// Sizes of the text and bytes values of a run, which limit the rows of a plan.
+pub(crate) enum TextSizes {
+    /// Bytes of an average row: all rows together have few.
+    PerRow(usize),
+    /// For each position, the bytes of the rows up to it. A single large value among many small
+    /// ones would make an average useless.
+    Ends(Box<[u64]>),
+}
+
+impl TextSizes {
+    fn exact(columns: &[(ColumnId, ArrayRef)], index: &RowIndex, rows: usize) -> TextSizes {
+        let mut ends = vec![0; rows];
+        for (_, values) in columns {
+            value_lengths(values, |length| {
+                for (at, end) in ends.iter_mut().enumerate() {
+                    *end += length(index.at(at) as usize) as u64;
+                }
+            });
+        }
+        let mut sum = 0;
+        ends.iter_mut().for_each(|end| {
+            sum += *end;
+            *end = sum;
+        });
+        TextSizes::Ends(ends.into())
+    }
+
+    /// Bytes of the rows at these positions.
+    pub(crate) fn bytes(&self, positions: Range<usize>) -> usize {
+        match self {
+            TextSizes::PerRow(bytes) => bytes * positions.len(),
+            TextSizes::Ends(ends) if positions.is_empty() || ends.is_empty() => 0,
+            TextSizes::Ends(ends) => (ends[positions.end - 1] - before(ends, positions.start)) as usize,
+        }
+    }
+
+    /// Number of rows from position `from` on that have at most `bytes` together.
+    pub(crate) fn rows_within(&self, from: usize, bytes: usize) -> usize {
+        match self {
+            TextSizes::PerRow(each) => bytes / (*each).max(1),
+            TextSizes::Ends(ends) => {
+                let most = before(ends, from) + bytes as u64;
+                ends[from..].partition_point(|end| *end <= most)
+            }
+        }
+    }
+}
+
+/// Bytes of the rows before position `at`.
+fn before(ends: &[u64], at: usize) -> u64 {
+    at.checked_sub(1).map_or(0, |last| ends[last])
+}
+
+/// Passes a function that returns the length of the value of a row; does nothing for columns of
+/// numbers. Values of a dictionary have their full length: they may have to be copied.
+pub(crate) fn value_lengths(values: &ArrayRef, each: impl FnOnce(&dyn Fn(usize) -> usize)) {
+    let length = |offsets: &[i32], row: usize| (offsets[row + 1] - offsets[row]) as usize;
+    if let Some(offsets) = value_offsets(values) {
+        return each(&|row| length(offsets, row));
+    }
+    let Some(coded) = values.as_any_dictionary_opt() else { return };
+    let Some(offsets) = value_offsets(coded.values()).filter(|offsets| offsets.len() > 1) else { return };
+    let keys = coded.normalized_keys();
+    each(&|row| if values.is_null(row) { 0 } else { length(offsets, keys[row]) });
+}
 
 /// Rows sorted by (series, time), versions of a row oldest first. The columns have their own row
 /// order.
@@ -27,8 +97,7 @@ pub(crate) struct SortedRun {
     pub(crate) ops: Ops,
     /// No two rows have the same (series, time).
     pub(crate) unique: bool,
-    /// Average memory of a row's text and bytes values.
-    pub(crate) text_bytes_per_row: usize,
+    pub(crate) text: TextSizes,
     index: RowIndex,
     columns: Columns,
     late: Option<LateColumns>,
@@ -157,7 +226,8 @@ pub(crate) struct RowsSource {
     filter: Filter,
     /// Remaining positions of the sort order, last first.
     spans: Vec<Range<usize>>,
-    text_bytes_per_row: usize,
+    /// Bytes of all text and bytes values.
+    text_bytes: usize,
     /// Visibility by the history columns; `None` if all rows are visible.
     lifetimes: Option<VersionLifetimes>,
 }
@@ -174,12 +244,12 @@ impl RowsSource {
         }
         let mut spans = spans(&rows, &filter.series, &filter.times);
         spans.reverse();
-        let text_bytes_per_row = rows.text_bytes() / rows.len();
+        let text_bytes = rows.text_bytes();
         let lifetimes = match filter.versions {
             Versions::At(time) => VersionLifetimes::of_rows(&rows, time),
             Versions::All(_) => None,
         };
-        (!spans.is_empty()).then_some(RowsSource { rows, filter, spans, text_bytes_per_row, lifetimes })
+        (!spans.is_empty()).then_some(RowsSource { rows, filter, spans, text_bytes, lifetimes })
     }
 
     fn bound(&self) -> Option<(u32, i64)> {
@@ -210,12 +280,16 @@ impl RowsSource {
             (ops, RowIndex::From(first)) => ops.slice(*first as usize..*first as usize + times.len()),
             (ops, RowIndex::List(list)) => ops.take(list),
         };
+        let text = match self.text_bytes {
+            bytes if bytes < EXACT_BYTES_MIN => TextSizes::PerRow(bytes / self.rows.len()),
+            _ => TextSizes::exact(self.rows.arrays(), &index, times.len()),
+        };
         Some(SortedRun {
             series,
             times,
             ops,
             unique: self.rows.order().unique,
-            text_bytes_per_row: self.text_bytes_per_row,
+            text,
             index,
             columns: Columns::Rows(self.rows.clone()),
             late: None,
@@ -393,7 +467,7 @@ impl SegmentSource {
     fn run(&self, block: u32, read: BlockRows, selection: Selection, part: Option<Range<usize>>) -> Result<SortedRun> {
         let rows = read.times.len();
         let first = part.as_ref().map_or(0, |part| part.start);
-        let text_bytes_per_row = all_text_bytes(&read.columns) / part.as_ref().map_or(rows, Range::len).max(1);
+        let text_bytes = all_text_bytes(&read.columns);
         let (series, times, ops, mut index) = match selection {
             Selection::All => (read.series, read.times, read.ops, RowIndex::From(0)),
             Selection::Range(range) => (
@@ -417,6 +491,12 @@ impl SegmentSource {
             columns = gather_columns(columns, &index, times.len())?;
             selected = Some(std::mem::replace(&mut index, RowIndex::From(0)));
         }
+        let text = match text_bytes {
+            bytes if bytes < EXACT_BYTES_MIN => {
+                TextSizes::PerRow(bytes / part.as_ref().map_or(rows, Range::len).max(1))
+            }
+            _ => TextSizes::exact(&columns, &index, times.len()),
+        };
         let columns = Columns::Read(columns);
         let late = (!self.late.is_empty()).then(|| LateColumns {
             segment: Arc::clone(&self.segment),
@@ -426,7 +506,7 @@ impl SegmentSource {
             selected,
             read: OnceLock::new(),
         });
-        Ok(SortedRun { series, times, ops, unique, text_bytes_per_row, index, columns, late })
+        Ok(SortedRun { series, times, ops, unique, text, index, columns, late })
     }
 }
 
@@ -449,5 +529,14 @@ fn gather<T: Copy>(values: &[T], list: &[u32]) -> Vec<T> {
 }
 
 fn all_text_bytes(columns: &[(ColumnId, ArrayRef)]) -> usize {
-    columns.iter().map(|(_, values)| text_bytes(values)).sum()
+    let bytes = |values: &ArrayRef| match values.as_any_dictionary_opt() {
+        // The longest value for every row is cheap to find and enough to know that there are few bytes.
+        Some(coded) => coded.len() * value_offsets(coded.values()).map_or(0, longest),
+        None => text_bytes(values),
+    };
+    columns.iter().map(|(_, values)| bytes(values)).sum()
+}
+
+fn longest(offsets: &[i32]) -> usize {
+    offsets.windows(2).map(|pair| (pair[1] - pair[0]) as usize).max().unwrap_or(0)
 }

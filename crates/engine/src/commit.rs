@@ -3,7 +3,7 @@
 //!
 //! A commit is a state machine that never blocks. Its rows are encoded outside the lock. Rows that
 //! do not fit one record are logged ahead of the commit record, one record at a time, so that small
-//! commits can pass between them. Under the lock the catalog is checked, series get numbers, the
+//! commits can pass between them; a row that is larger than a record is logged in parts. Under the lock the catalog is checked, series get numbers, the
 //! commit record is queued, row versions get its LSN, and the new database version is derived.
 //! Nothing fails after the queueing; a broken invariant there refuses all later commits. Row locks are released after the commit lock and before the
 //! log is durable: a reader of rows that may still be lost delays its own answer.
@@ -30,7 +30,7 @@ use crate::engine::{CommitState, Inner, WriteStall};
 use crate::flush::Flush;
 use crate::gc::RowGc;
 use crate::jobs::broken_invariant;
-use crate::memory::Reservation;
+use crate::memory::{Reservation, Work};
 use crate::record::{self, Ddl, RowChanges, RowChangesItem};
 use crate::sequence::{Counter, SequenceState};
 use crate::{Batch, Durability, Engine, Rows};
@@ -41,8 +41,8 @@ const ADMISSION_NS_MAX: u64 = 30_000_000_000;
 const FULL_DISK_NS_MAX: u64 = 1_000_000_000;
 /// Interval at which a waiting writer checks again; a finished flush wakes it sooner.
 const RECHECK_NS: u64 = 250_000_000;
-/// Encoded rows of one item are split at about this size: the item must fit a record with a margin
-/// for estimation errors.
+/// Encoded rows of one item are split at about this size: the item fits a record with a margin for
+/// estimation errors, unless it is a single row that is larger than a record.
 const ROWS_ITEM_BYTES: usize = 768 << 10;
 /// After commits of at most this many rows, only one in four looks for memtable entries to merge.
 const SMALL_ROWS: usize = 16;
@@ -76,8 +76,8 @@ pub struct Committing {
     stage: Stage,
     /// Number of the transaction in the log, drawn with its first record.
     txn: Option<u64>,
-    /// An encoded item that the busy log did not accept.
-    unsent: Option<Vec<u8>>,
+    /// An encoded item of which the busy log did not accept all records.
+    unsent: Option<UnsentItem>,
     /// Row ranges of the batch that is being logged ahead.
     parts: Vec<Range<usize>>,
     /// Encoded rows that are part of the commit record.
@@ -90,7 +90,16 @@ pub struct Committing {
     sent_bytes: usize,
     /// Memory of the rows of `columns` tables, until memtables hold them.
     memory: Reservation,
+    /// Memory of the encoded item that is being logged, if it is larger than a record.
+    item_memory: Reservation,
     waiting_since: Option<u64>,
+}
+
+/// An item that is being logged ahead of the commit record.
+struct UnsentItem {
+    bytes: Vec<u8>,
+    /// Bytes that are in the log.
+    sent: usize,
 }
 
 enum Stage {
@@ -161,6 +170,7 @@ impl Committing {
             }
         }
         Committing {
+            item_memory: engine.memory().reservation(Work::Transactions),
             engine,
             ddl,
             tables,
@@ -255,7 +265,7 @@ impl Committing {
         if let Some(rows) = &mut self.rows {
             rows.prepare(&crossbeam_epoch::pin())?;
         }
-        let (changes, rest) = self.row_changes(0)?;
+        let (changes, rest) = self.row_changes(0, false)?;
         if encoded + changes.len() > ROWS_ITEM_BYTES || rest.is_some() {
             self.stage = Stage::Rows { batch: 0, part: 0 };
             return Ok(None);
@@ -298,9 +308,13 @@ impl Committing {
             self.stage = Stage::Rows { batch: number + 1, part: 0 };
             return Ok(None);
         };
+        if range.len() == 1 {
+            let bytes = batch.rows.encoded_bytes(range.clone());
+            reserve_large(&mut self.item_memory, bytes)?;
+        }
         let item = self.rows_item(table, number as u32, batch, range.clone());
         self.stage = Stage::Rows { batch: number, part: part + 1 };
-        self.send(item)
+        self.send(UnsentItem { bytes: item, sent: 0 })
     }
 
     /// Encodes rows `range` of a batch for the log.
@@ -323,56 +337,75 @@ impl Committing {
             self.stage = Stage::Commit;
             return Ok(None);
         }
-        let (item, rest) = self.row_changes(from)?;
+        let (item, rest) = self.row_changes(from, true)?;
         // The last item keeps the stage too: a busy log leaves it unsent, and the commit must not overtake it.
         let end = self.rows.as_ref().map_or(0, rows::Txn::changes_len);
         self.stage = Stage::RowChanges(rest.unwrap_or(end));
         if item.len() == 0 {
             return Ok(None);
         }
-        self.send(item.finish())
+        self.send(UnsentItem { bytes: item.finish(), sent: 0 })
     }
 
-    /// Encodes changes of `rows` tables, and returns the position of the next change if these are
-    /// not all.
-    fn row_changes(&mut self, from: usize) -> Result<(RowChangesItem, Option<usize>)> {
+    /// Encodes changes of `rows` tables up to the size of an item, and returns the position of the
+    /// next change if these are not all. A row that is larger is an item of its own, if `large` is
+    /// set.
+    fn row_changes(&mut self, from: usize, large: bool) -> Result<(RowChangesItem, Option<usize>)> {
         let mut item = RowChangesItem::default();
         let Some(rows) = &self.rows else { return Ok((item, None)) };
-        let mut adds_rows = false;
+        let (mut adds_rows, mut reserved) = (false, Ok(()));
+        let memory = &mut self.item_memory;
         let next = rows.changes(from, &crossbeam_epoch::pin(), |table, record, row| {
-            if item.len() > 0 && item.len() + row.map_or(0, <[u8]>::len) > ROWS_ITEM_BYTES {
-                return ControlFlow::Break(());
+            let bytes = item.len() + row.map_or(0, <[u8]>::len);
+            if bytes > ROWS_ITEM_BYTES {
+                if item.len() > 0 || !large {
+                    return ControlFlow::Break(());
+                }
+                reserved = reserve_large(memory, bytes);
+                if reserved.is_err() {
+                    return ControlFlow::Break(());
+                }
             }
             adds_rows |= row.is_some();
             item.push(table.id(), record, row);
             ControlFlow::Continue(())
         })?;
+        reserved?;
         let rest = (next < rows.changes_len()).then_some(next);
         self.adds_rows |= adds_rows;
         Ok((item, rest))
     }
 
-    fn send(&mut self, item: Vec<u8>) -> Result<Option<Event>> {
+    /// Logs the records of an item, as many as the log accepts.
+    fn send(&mut self, mut item: UnsentItem) -> Result<Option<Event>> {
         let txn = self.txn();
-        let header = record::item_header(txn);
         self.sent = true;
+        while item.sent < item.bytes.len() {
+            let (header, range) = record::item_record(txn, &item.bytes, item.sent);
+            if let Some(event) = self.send_record(txn, &[header.bytes(), &item.bytes[range.clone()]])? {
+                self.unsent = Some(item);
+                return Ok(Some(event));
+            }
+            item.sent = range.end;
+        }
+        self.item_memory.shrink_to(0);
+        Ok(None)
+    }
+
+    fn send_record(&mut self, txn: u64, record: &[&[u8]]) -> Result<Option<Event>> {
         // Held while appending: a flush that looks for the oldest open transaction sees either this
         // transaction or none of its records.
         let mut open = self.engine.inner.open_txns.lock();
         self.engine.inner.check_writable()?;
-        match self.engine.inner.wal.append(&[&[&header, &item]], Space::Ordinary)? {
+        match self.engine.inner.wal.append(&[record], Space::Ordinary)? {
             Appended::At(lsn) => {
-                let bytes = header.len() + item.len();
+                let bytes: usize = record.iter().map(|part| part.len()).sum();
                 self.engine.inner.counters.log_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
                 self.sent_bytes += bytes;
                 open.entry(txn).or_insert(lsn);
                 Ok(None)
             }
-            Appended::Busy(event) => {
-                drop(open);
-                self.unsent = Some(item);
-                Ok(Some(event))
-            }
+            Appended::Busy(event) => Ok(Some(event)),
         }
     }
 
@@ -532,12 +565,13 @@ impl Committing {
         let own_versions = self.change_items(resolved, new_series, deletes);
         let items: Vec<&[u8]> = own_versions.iter().chain(&self.inline).map(Vec::as_slice).collect();
         let lengths: Vec<[u8; 4]> = items.iter().map(|item| (item.len() as u32).to_le_bytes()).collect();
-        let item_header = record::item_header(txn);
+        let ahead: Vec<_>;
         let (mut records, mut commit): (Vec<Vec<&[u8]>>, Vec<&[u8]>) = (Vec::new(), vec![header.as_slice()]);
         if record::commit_record_fits(&items) {
             commit.extend(lengths.iter().zip(&items).flat_map(|(length, item)| [length.as_slice(), *item]));
         } else {
-            records.extend(items.iter().map(|item| vec![item_header.as_slice(), *item]));
+            ahead = items.iter().flat_map(|item| record::item_records(txn, item)).collect();
+            records.extend(ahead.iter().map(|(header, bytes)| vec![header.bytes(), *bytes]));
         }
         records.push(commit);
         let bytes = records.iter().flatten().map(|part| part.len()).sum();
@@ -669,6 +703,11 @@ impl Committing {
         }
         Ok(Some(wal.when_durable(lsn)))
     }
+}
+
+/// Reserves memory for an encoded item if it is larger than a record.
+fn reserve_large(memory: &mut Reservation, bytes: usize) -> Result<()> {
+    if bytes <= record::ITEM_BYTES_MAX { Ok(()) } else { memory.resize(bytes as u64) }
 }
 
 impl Drop for Committing {
@@ -867,9 +906,31 @@ pub(crate) struct Replay {
     pub(crate) next_txn: u64,
 }
 
+/// The records of a transaction without a commit record so far.
 #[derive(Default)]
 struct OpenTxn {
     items: Vec<Vec<u8>>,
+    /// Parts of an item that is not complete yet.
+    part: Vec<u8>,
+}
+
+impl OpenTxn {
+    fn add_part(&mut self, bytes: &[u8], is_last: bool) {
+        self.part.extend_from_slice(bytes);
+        if is_last {
+            self.items.push(std::mem::take(&mut self.part));
+        }
+    }
+
+    /// The items; called with the commit record, and not before: replay may start between the parts
+    /// of a transaction that is in the files.
+    fn items(&self) -> Result<Vec<record::Item<'_>>> {
+        if !self.part.is_empty() {
+            let bytes = self.part.len();
+            return Err(Error::corrupt(format!("an item lacks its last part: {bytes} bytes of it precede the commit")));
+        }
+        self.items.iter().map(|item| record::decode_item(item)).collect()
+    }
 }
 
 impl Replay {
@@ -890,7 +951,16 @@ impl Replay {
         self.next_txn = self.next_txn.max(record.txn().saturating_add(1));
         match record {
             record::Record::Item { txn, .. } => {
-                self.open.entry(txn).or_default().items.push(payload.to_vec());
+                let open = self.open.entry(txn).or_default();
+                if !open.part.is_empty() {
+                    let text = format!("log record {lsn}: an item between the parts of another one");
+                    return Err(Error::corrupt(text));
+                }
+                open.items.push(payload[record::ITEM_HEADER_BYTES..].to_vec());
+                Ok(None)
+            }
+            record::Record::Part { txn, is_last, bytes } => {
+                self.open.entry(txn).or_default().add_part(bytes, is_last);
                 Ok(None)
             }
             record::Record::Commit { txn, wall_ns, items } => {
@@ -900,12 +970,7 @@ impl Replay {
                 }
                 self.commits += 1;
                 db.wall_ns = db.wall_ns.max(wall_ns);
-                let mut all = Vec::new();
-                for payload in &ahead.items {
-                    if let record::Record::Item { item, .. } = record::Record::decode(lsn, payload)? {
-                        all.push(item);
-                    }
-                }
+                let mut all = ahead.items().map_err(|error| error.context(format!("commit {lsn}")))?;
                 all.extend(items);
                 let replayed = self.commit(db, lsn, all).map_err(|error| error.context(format!("commit {lsn}")))?;
                 debug_assert!(lsn > db.lsn, "BUG: commit {lsn} is replayed after {}", db.lsn);
@@ -1157,5 +1222,75 @@ mod tests {
         assert_eq!(rows, 5_000);
         assert!(state.entries.len() < 100, "{} entries", state.entries.len());
         assert_eq!(replay.next_txn, 5_001);
+    }
+
+    /// The records of an item.
+    fn parts(txn: u64, item: &[u8]) -> Vec<Vec<u8>> {
+        let records = record::item_records(txn, item);
+        records.map(|(header, bytes)| [header.bytes(), bytes].concat()).collect()
+    }
+
+    fn commit_record(txn: u64) -> Vec<u8> {
+        let mut payload = Vec::new();
+        record::encode_commit_record(txn, 0, &[], &mut payload);
+        payload
+    }
+
+    /// The creation of a table, larger than a record because of a default.
+    fn large_table(id: u32) -> Vec<u8> {
+        let default = Some("1 + ".repeat(record::ITEM_BYTES_MAX / 4 + 1));
+        let schema = model::RowSchema {
+            id: TableId(id),
+            name: TableName::public(format!("t{id}")),
+            version: 1,
+            columns: vec![model::RowColumn { default, ..model::RowColumn::new("a", model::Type::Int4) }],
+            primary: None,
+            secondary: vec![],
+            checks: vec![],
+            foreign_keys: vec![],
+        };
+        record::ddl_item(&Ddl::Create(CatalogObject::RowTable(Arc::new(schema)), NewState::Kept))
+    }
+
+    fn replay(records: &[Vec<u8>], flushed: Lsn) -> Result<DbVersion> {
+        let (mut db, mut replay) = (DbVersion::default(), Replay::new());
+        for (at, payload) in (1..).zip(records) {
+            replay.record(Lsn(at), payload, flushed, &mut db)?;
+        }
+        replay.install(&mut db);
+        Ok(db)
+    }
+
+    #[test]
+    fn parts_of_transactions_may_alternate_and_those_without_a_commit_are_ignored() {
+        let (a_parts, b_parts, c_parts) =
+            (parts(11, &large_table(1)), parts(12, &large_table(2)), parts(13, &large_table(3)));
+        assert_eq!((a_parts.len(), b_parts.len()), (3, 3));
+        let mut records = Vec::new();
+        for at in 0..3 {
+            records.extend([a_parts[at].clone(), b_parts[at].clone(), c_parts[at].clone()]);
+        }
+        records.extend([commit_record(12), commit_record(11)]);
+        let db = replay(&records, Lsn::ZERO).unwrap();
+        assert_eq!([1, 2, 3].map(|id| db.row_table(TableId(id)).is_ok()), [true, true, false]);
+    }
+
+    #[test]
+    fn an_item_without_its_last_part_is_corruption_unless_the_commit_is_in_the_files() {
+        let whole = parts(11, &large_table(1));
+        let small = record::ddl_item(&Ddl::Create(CatalogObject::Schema("s".into()), NewState::Kept));
+        let cut = [whole[0].clone(), commit_record(11)];
+        let mixed = [whole[0].clone(), parts(11, &small)[0].clone(), commit_record(11)];
+        for (records, text) in [(&cut[..], "lacks its last part"), (&mixed[..], "between the parts")] {
+            let error = replay(records, Lsn::ZERO).map(|_| ()).unwrap_err();
+            assert_eq!(error.state(), SqlState::DATA_CORRUPTED);
+            assert!(error.to_string().contains(text), "{error}");
+        }
+        // Replay may start after the first part of a transaction that was flushed.
+        for first in 0..whole.len() {
+            let records: Vec<_> = whole[first..].iter().cloned().chain([commit_record(11)]).collect();
+            let db = replay(&records, Lsn(records.len() as u64)).unwrap();
+            assert!(db.row_table(TableId(1)).is_err());
+        }
     }
 }

@@ -151,6 +151,10 @@ fn describe_record(lsn: Lsn, payload: &[u8]) -> LogRecord {
 fn describe(record: &Record<'_>) -> String {
     match record {
         Record::Item { txn, item } => format!("part of transaction {txn}: {}", describe_item(item)),
+        Record::Part { txn, is_last, bytes } => {
+            let more = if *is_last { "the last ones of the item" } else { "more follow" };
+            format!("part of transaction {txn}: {} bytes of an item larger than a record, {more}", bytes.len())
+        }
         Record::Commit { txn, wall_ns, items } => {
             let items: Vec<String> = items.iter().map(describe_item).collect();
             format!("commit of transaction {txn} at {wall_ns} ns: {}", items.join("; "))

@@ -1,5 +1,7 @@
 //! Contents of the log records. Bytes: docs/format/record.md, pinned by the golden tests below.
 
+use std::ops::Range;
+
 use model::{Lsn, Result, TableId, TimeRange, limits};
 use rows::RecordId;
 
@@ -10,15 +12,22 @@ use crate::sequence::SequenceState;
 /// Bytes of a commit record before its items.
 const COMMIT_HEADER_BYTES: usize = 1 + 8 + 8;
 /// Bytes of an item record before the item.
-const ITEM_HEADER_BYTES: usize = 1 + 8;
-/// Largest item that fits into a record of its own.
-#[cfg(test)]
+pub(crate) const ITEM_HEADER_BYTES: usize = 1 + 8;
+/// Bytes of a part record before its piece of the item.
+const PART_HEADER_BYTES: usize = 1 + 8 + 1;
+/// Largest item that fits into a record of its own; a larger one is written as parts.
 pub(crate) const ITEM_BYTES_MAX: usize = limits::RECORD_PAYLOAD_BYTES_MAX - ITEM_HEADER_BYTES;
+/// Largest piece of an item in a part record. Half a record: a log file ends where the next record
+/// does not fit, so smaller parts leave less of it unused.
+const PART_BYTES_MAX: usize = 512 << 10;
+
+const _: () = assert!(PART_BYTES_MAX + PART_HEADER_BYTES <= limits::RECORD_PAYLOAD_BYTES_MAX);
 /// Limit for the series numbers of one `Delete` or `Series` item, so that it fits a record.
 pub(crate) const SERIES_PER_ITEM_MAX: usize = 128 << 10;
 
 const RECORD_ITEM: u8 = 1;
 const RECORD_COMMIT: u8 = 2;
+const RECORD_PART: u8 = 3;
 
 const ITEM_ROWS: u8 = 1;
 const ITEM_SERIES: u8 = 2;
@@ -34,6 +43,9 @@ const ITEM_SEQUENCE_VALUE: u8 = 8;
 pub(crate) enum Record<'a> {
     /// Part of a transaction; takes effect only with its commit record.
     Item { txn: u64, item: Item<'a> },
+    /// A piece of an item that is larger than a record. The pieces of an item follow each other in
+    /// its transaction; records of other transactions may lie between them.
+    Part { txn: u64, is_last: bool, bytes: &'a [u8] },
     /// The end of a transaction; all its items take effect.
     Commit { txn: u64, wall_ns: i64, items: Vec<Item<'a>> },
 }
@@ -181,7 +193,7 @@ impl<'a> Iterator for RowChanges<'a> {
 impl Record<'_> {
     pub(crate) fn txn(&self) -> u64 {
         match self {
-            Record::Item { txn, .. } | Record::Commit { txn, .. } => *txn,
+            Record::Item { txn, .. } | Record::Part { txn, .. } | Record::Commit { txn, .. } => *txn,
         }
     }
 
@@ -197,6 +209,7 @@ fn decode(payload: &[u8]) -> Result<Record<'_>> {
     let txn = take.u64()?;
     match kind {
         RECORD_ITEM => Ok(Record::Item { txn, item: decode_item(take.rest())? }),
+        RECORD_PART => decode_part(txn, &mut take),
         RECORD_COMMIT => {
             let wall_ns = take.i64()?;
             let mut items = Vec::new();
@@ -209,11 +222,55 @@ fn decode(payload: &[u8]) -> Result<Record<'_>> {
     }
 }
 
-/// Header of a record with one item; the item follows.
-pub(crate) fn item_header(txn: u64) -> [u8; ITEM_HEADER_BYTES] {
-    let mut header = [RECORD_ITEM; ITEM_HEADER_BYTES];
-    header[1..].copy_from_slice(&txn.to_le_bytes());
-    header
+fn decode_part<'a>(txn: u64, take: &mut Take<'a>) -> Result<Record<'a>> {
+    let more = take.u8()?;
+    let bytes = take.rest();
+    if more > 1 || bytes.is_empty() {
+        return Err(take.malformed(&format!("is a part of {} bytes with flag {more}, expected 0 or 1", bytes.len())));
+    }
+    Ok(Record::Part { txn, is_last: more == 0, bytes })
+}
+
+/// Header of a record of an item.
+pub(crate) struct ItemHeader {
+    bytes: [u8; PART_HEADER_BYTES],
+    length: usize,
+}
+
+impl ItemHeader {
+    fn new(kind: u8, txn: u64, length: usize) -> ItemHeader {
+        let mut bytes = [0; PART_HEADER_BYTES];
+        bytes[0] = kind;
+        bytes[1..9].copy_from_slice(&txn.to_le_bytes());
+        ItemHeader { bytes, length }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// Returns the header of the record that has the bytes of an item from `from` on, and the range of
+/// these bytes, which follow the header. `from` is 0 or the end of the previous record.
+pub(crate) fn item_record(txn: u64, item: &[u8], from: usize) -> (ItemHeader, Range<usize>) {
+    assert!(from < item.len(), "BUG: a record of an item of {} bytes from byte {from} on", item.len());
+    if item.len() <= ITEM_BYTES_MAX {
+        return (ItemHeader::new(RECORD_ITEM, txn, ITEM_HEADER_BYTES), from..item.len());
+    }
+    let end = item.len().min(from + PART_BYTES_MAX);
+    let mut header = ItemHeader::new(RECORD_PART, txn, PART_HEADER_BYTES);
+    header.bytes[PART_HEADER_BYTES - 1] = u8::from(end < item.len());
+    (header, from..end)
+}
+
+/// The records of an item.
+pub(crate) fn item_records(txn: u64, item: &[u8]) -> impl Iterator<Item = (ItemHeader, &[u8])> {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let (header, range) = (from < item.len()).then(|| item_record(txn, item, from))?;
+        from = range.end;
+        Some((header, &item[range]))
+    })
 }
 
 /// Whether the items fit into the commit record; otherwise they precede it.
@@ -310,7 +367,8 @@ pub(crate) fn sequence_item(id: u32, state: SequenceState) -> Vec<u8> {
     out
 }
 
-fn decode_item(bytes: &[u8]) -> Result<Item<'_>> {
+/// Decodes an item.
+pub(crate) fn decode_item(bytes: &[u8]) -> Result<Item<'_>> {
     let mut take = Take::new(bytes, "item");
     let kind = take.u8()?;
     let item = match kind {
@@ -384,6 +442,50 @@ mod tests {
             1, 1, 0, 0, 0, 9, 0, 0, 0,
         ];
         assert_eq!(bytes, expected);
+    }
+
+    #[test]
+    fn part_record_bytes_are_exactly_these() {
+        let item: Vec<u8> = (0..=ITEM_BYTES_MAX).map(|at| at as u8).collect();
+        let records: Vec<Vec<u8>> =
+            item_records(5, &item).map(|(header, bytes)| [header.bytes(), bytes].concat()).collect();
+        assert_eq!(records.iter().map(Vec::len).collect::<Vec<_>>(), [524_298, 524_290]);
+        assert_eq!(records[0][..12], [3, 5, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1]);
+        assert_eq!(records[1][..12], [3, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn an_item_is_one_record_if_it_fits_and_parts_otherwise() {
+        let part = PART_BYTES_MAX;
+        let cases = [
+            (1, vec![1]),
+            (ITEM_BYTES_MAX, vec![ITEM_BYTES_MAX]),
+            (ITEM_BYTES_MAX + 1, vec![part, part - 8]),
+            (2 * part, vec![part, part]),
+            (2 * part + 1, vec![part, part, 1]),
+        ];
+        for (bytes, expected) in cases {
+            let item = vec![7; bytes];
+            let (mut seen, mut joined, mut ends) = (Vec::new(), Vec::new(), 0);
+            for (header, bytes) in item_records(9, &item) {
+                let payload = [header.bytes(), bytes].concat();
+                assert!(payload.len() <= limits::RECORD_PAYLOAD_BYTES_MAX);
+                seen.push(bytes.len());
+                assert_eq!(ends, 0, "a piece after the last one");
+                if expected.len() > 1 {
+                    let Record::Part { txn: 9, is_last, bytes } = Record::decode(Lsn(1), &payload).unwrap() else {
+                        panic!("not a part")
+                    };
+                    joined.extend_from_slice(bytes);
+                    ends += usize::from(is_last);
+                }
+            }
+            assert_eq!(seen, expected, "{bytes}");
+            assert!(expected.len() == 1 || (joined == item && ends == 1), "{bytes}");
+        }
+        for damaged in [&[3; 9][..], &[3; 10], &[3, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[3, 0, 0, 0, 0, 0, 0, 0, 0, 2, 1]] {
+            assert!(Record::decode(Lsn(1), damaged).is_err(), "{damaged:?}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! [`RowPartWriter::rows_lsn`].
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,12 +20,20 @@ use crate::codec::{Put, Take, unzigzag, zigzag};
 
 /// "millrows" as bytes.
 const MAGIC: &[u8; 8] = b"MILLROWS";
+/// The version of files without large blocks, and of files with them.
 const VERSION: u32 = 1;
+const VERSION_LARGE: u32 = 2;
 const HEADER_BYTES: usize = 8 + 4 + 4 + 8 + 4;
 /// A block is closed when it reaches this size.
 const BLOCK_BYTES: usize = 256 << 10;
+/// Length and checksum of a block, before its body.
+const BLOCK_HEADER_BYTES: usize = 4 + 4;
 /// Upper limit for a block: one row may exceed the block size.
 const BLOCK_BYTES_MAX: usize = BLOCK_BYTES + model::limits::ROW_BYTES_MAX + 64;
+/// Upper limit for a block of version 1, whose readers refuse larger ones as damage.
+const SMALL_BLOCK_BYTES_MAX: usize = BLOCK_BYTES + (960 << 10) + 64;
+/// Complete blocks of this size are written at once.
+const WRITE_BYTES: usize = 1 << 20;
 /// Bytes read at a time: touching new memory costs more than reading into it.
 const READ_BYTES: usize = 1 << 20;
 /// The name of these files in error messages.
@@ -139,34 +148,61 @@ pub(crate) struct RowPartWriter {
     next: u64,
     rows_lsn: Lsn,
     block: Block,
-    header: Vec<u8>,
+    table: TableId,
 }
 
-#[derive(Default)]
+/// The block that is being filled.
 struct Block {
-    body: Vec<u8>,
+    /// Space for length and checksum, then the body.
+    bytes: Vec<u8>,
     last: (u64, u64),
+    /// Size of the largest body of the file so far.
+    largest: usize,
+}
+
+impl Default for Block {
+    fn default() -> Block {
+        Block { bytes: vec![0; BLOCK_HEADER_BYTES], last: (0, 0), largest: 0 }
+    }
 }
 
 impl Block {
+    fn is_empty(&self) -> bool {
+        self.bytes.len() == BLOCK_HEADER_BYTES
+    }
+
+    /// Whether a row of `bytes` belongs to the next block.
+    fn is_full_before(&self, bytes: usize) -> bool {
+        !self.is_empty() && self.bytes.len() - BLOCK_HEADER_BYTES + bytes > BLOCK_BYTES
+    }
+
     fn push(&mut self, record: RecordId, lsn: Lsn, row: &[u8]) {
         let delta = |now: u64, before: u64| zigzag(now.wrapping_sub(before).cast_signed());
-        self.body.put_varint(delta(record.0, self.last.0));
-        self.body.put_varint(delta(lsn.0, self.last.1));
-        self.body.put_varint(row.len() as u64);
-        self.body.extend_from_slice(row);
+        self.bytes.put_varint(delta(record.0, self.last.0));
+        self.bytes.put_varint(delta(lsn.0, self.last.1));
+        self.bytes.put_varint(row.len() as u64);
+        self.bytes.extend_from_slice(row);
         self.last = (record.0, lsn.0);
     }
 
-    fn take(&mut self) -> Vec<u8> {
+    /// Appends the block to `out` and starts the next one.
+    fn take(&mut self, out: &mut Vec<u8>) {
+        let body = self.bytes.len() - BLOCK_HEADER_BYTES;
         // A reader refuses larger ones.
-        assert!(self.body.len() <= BLOCK_BYTES_MAX, "BUG: a block of {} bytes in a file of rows", self.body.len());
-        let mut bytes = Vec::with_capacity(self.body.len() + 8);
-        bytes.put_u32(self.body.len() as u32);
-        bytes.put_u32(crc32c::crc32c(&self.body));
-        bytes.append(&mut self.body);
+        assert!(body <= BLOCK_BYTES_MAX, "BUG: a block of {body} bytes in a file of rows");
+        let crc = crc32c::crc32c(&self.bytes[BLOCK_HEADER_BYTES..]);
+        self.bytes[..4].copy_from_slice(&(body as u32).to_le_bytes());
+        self.bytes[4..BLOCK_HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+        self.largest = self.largest.max(body);
         self.last = (0, 0);
-        bytes
+        if out.is_empty() {
+            // No copy: the block may be large.
+            std::mem::swap(out, &mut self.bytes);
+        } else {
+            out.extend_from_slice(&self.bytes);
+        }
+        self.bytes.clear();
+        self.bytes.resize(BLOCK_HEADER_BYTES, 0);
     }
 }
 
@@ -174,12 +210,6 @@ impl RowPartWriter {
     /// Starts a part that has all commits up to `lsn`. The file is created with the first row.
     pub(crate) fn new(dir: &Path, table: TableId, part: u64, file: u64, lsn: Lsn) -> RowPartWriter {
         assert!(file != 0, "BUG: file number 0 means that a part has no file");
-        let mut header = MAGIC.to_vec();
-        header.put_u32(VERSION);
-        header.put_u32(table.0);
-        header.put_u64(part);
-        let sum = crc32c::crc32c(&header);
-        header.put_u32(sum);
         RowPartWriter {
             part: RowPart { part, file, lsn, bytes: 0, rows: 0 },
             path: row_file_path(dir, file),
@@ -187,8 +217,19 @@ impl RowPartWriter {
             next: 0,
             rows_lsn: Lsn::ZERO,
             block: Block::default(),
-            header,
+            table,
         }
+    }
+
+    /// The header for the blocks so far.
+    fn header(&self) -> Vec<u8> {
+        let mut header = MAGIC.to_vec();
+        header.put_u32(if self.block.largest > SMALL_BLOCK_BYTES_MAX { VERSION_LARGE } else { VERSION });
+        header.put_u32(self.table.0);
+        header.put_u64(self.part.part);
+        let sum = crc32c::crc32c(&header);
+        header.put_u32(sum);
+        header
     }
 
     /// Writes about `bytes` bytes; returns the part when it is complete.
@@ -204,34 +245,42 @@ impl RowPartWriter {
                 return Ok(None);
             }
             let guard = &crossbeam_epoch::pin();
-            let end = range.end.min(self.next + RECORDS_PER_GUARD);
+            let last = range.end.min(self.next + RECORDS_PER_GUARD);
             let (mut rows, mut rows_lsn) = (0, self.rows_lsn);
             // Blocks end between runs of records, unless rows are large.
             let mut full = Vec::new();
             let block = &mut self.block;
-            records.committed(self.next..end, guard, |record, lsn, row| {
+            let end = records.committed(self.next..last, guard, |record, lsn, row| {
                 // A deletion leaves no row in the file, but a crash must not undo it either.
                 rows_lsn = rows_lsn.max(lsn);
-                let Some(row) = row else { return };
+                let Some(row) = row else { return ControlFlow::Continue(()) };
                 debug_assert!(range.contains(&record.0), "BUG: record {} in part {range:?}", record.0);
-                if !block.body.is_empty() && block.body.len() + row.len() > BLOCK_BYTES {
-                    full.append(&mut block.take());
+                if block.is_full_before(row.len()) {
+                    block.take(&mut full);
                 }
                 block.push(record, lsn, row);
                 rows += 1;
+                if full.len() < WRITE_BYTES { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
             (self.part.rows, self.rows_lsn, self.next) = (self.part.rows + rows, rows_lsn, end);
             self.write(env, &full)?;
         }
-        if !self.block.body.is_empty() {
-            let last = self.block.take();
+        if !self.block.is_empty() {
+            let mut last = Vec::new();
+            self.block.take(&mut last);
             self.write(env, &last)?;
         }
         let (part, rows, bytes) = (self.part.part, self.part.rows, self.part.bytes);
         assert!(self.next == range.end, "BUG: part {part} ends at record {}, not {}", self.next, range.end);
         assert!(self.file.is_some() == (rows > 0), "BUG: part {part} has {rows} rows in {bytes} bytes");
         match &self.file {
-            Some(file) => file.sync().map_err(|error| self.io("sync", &error))?,
+            Some(file) => {
+                if self.block.largest > SMALL_BLOCK_BYTES_MAX {
+                    // The first block may have been small.
+                    file.write_at(&self.header(), 0).map_err(|error| self.io("write", &error))?;
+                }
+                file.sync().map_err(|error| self.io("sync", &error))?;
+            }
             None => self.part.file = 0,
         }
         Ok(Some(self.part))
@@ -243,8 +292,8 @@ impl RowPartWriter {
         }
         if self.file.is_none() {
             let file = env.open(&self.path, Open::CreateNew).map_err(|error| self.io("make", &error))?;
-            file.write_at(&self.header, 0).map_err(|error| self.io("write", &error))?;
-            self.part.bytes = self.header.len() as u64;
+            file.write_at(&self.header(), 0).map_err(|error| self.io("write", &error))?;
+            self.part.bytes = HEADER_BYTES as u64;
             self.file = Some(file);
         }
         if let Some(file) = &self.file {
@@ -360,8 +409,9 @@ fn decode_rows(file: &mut Reader<'_>, table: TableId, part: &RowPart, each: RowC
         return Err(fields.malformed("does not begin with MILLROWS"));
     }
     let version = fields.u32()?;
-    if version != VERSION {
-        return Err(fields.malformed(&format!("has version {version}; this program reads version {VERSION}")));
+    if !(VERSION..=VERSION_LARGE).contains(&version) {
+        let known = format!("this program reads versions {VERSION} to {VERSION_LARGE}");
+        return Err(fields.malformed(&format!("has version {version}; {known}")));
     }
     let seen = (TableId(fields.u32()?), fields.u64()?);
     if seen != (table, part.part) {
@@ -452,6 +502,31 @@ mod tests {
         })
         .unwrap();
         assert_eq!(seen, [(1, 300, b"ab".to_vec()), (4, 301, Vec::new())]);
+    }
+
+    #[test]
+    fn a_file_with_a_block_that_older_programs_refuse_has_version_2() {
+        let guard = &crossbeam_epoch::pin();
+        for (large, expected) in [(0, 1), (SMALL_BLOCK_BYTES_MAX - 6, 1), (SMALL_BLOCK_BYTES_MAX, 2), (8 << 20, 2)] {
+            let (env, records) = (SimEnv::new(1), Records::new());
+            let mut restoring = records.restoring();
+            let sizes = [10, large, 20];
+            for (record, bytes) in (1..).zip(sizes) {
+                let row = vec![record as u8; bytes].into_boxed_slice();
+                restoring.put(RecordId(record), Lsn(400), Some(row), guard).unwrap();
+            }
+            drop(restoring);
+            let (part, bytes) = written(&env, &records);
+            assert_eq!(bytes[8], expected, "{large}");
+            let mut seen = Vec::new();
+            read_rows(&env, Path::new("/d"), TableId(9), &part, &mut |record, _, row| {
+                assert!(row.iter().all(|byte| u64::from(*byte) == record.0));
+                seen.push(row.len());
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(seen, sizes);
+        }
     }
 
     #[test]

@@ -152,8 +152,7 @@ impl Snapshot {
     }
 }
 
-/// With more bytes of uncommitted rows of `columns` tables, a transaction takes milliseconds to
-/// commit.
+/// With more bytes of uncommitted rows, a transaction takes milliseconds to commit.
 const LARGE_BYTES: usize = 1 << 20;
 /// With more changes of `rows` tables, a transaction takes milliseconds to commit or roll back.
 const LARGE_CHANGES: usize = 1_000;
@@ -378,7 +377,8 @@ impl Txn {
     /// Whether committing or rolling back takes milliseconds.
     #[must_use]
     pub fn is_large(&self) -> bool {
-        self.memory_bytes() > LARGE_BYTES || self.rows.as_ref().is_some_and(|rows| rows.changes_len() > LARGE_CHANGES)
+        let is_large = |rows: &rows::Txn| rows.changes_len() > LARGE_CHANGES || rows.changed_bytes() > LARGE_BYTES;
+        self.memory_bytes() > LARGE_BYTES || self.rows.as_ref().is_some_and(is_large)
     }
 
     /// Bytes of uncommitted rows of `columns` tables.

@@ -39,8 +39,8 @@ pub use writer::Writer;
 
 use crate::sample::{Array, Scalar, Value};
 
-/// Longest line that a reader accepts by default, in bytes before unescaping: a waveform of 4 million doubles.
-pub const LINE_BYTES_MAX: usize = 64 << 20;
+/// Longest line that a reader accepts by default, in bytes before unescaping: a waveform of 64 MiB, each byte of it escaped.
+pub const LINE_BYTES_MAX: usize = 129 << 20;
 
 /// Type of the values of a chunk; the numbers are those of the protobuf enumeration `PayloadType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

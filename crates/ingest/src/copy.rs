@@ -29,8 +29,10 @@ use self::sink::Sink;
 pub use self::tuples::Tuples;
 
 /// Largest line of text or CSV and largest binary tuple: a row of the largest size with each byte
-/// escaped as four.
-pub const LINE_BYTES_MAX: usize = 4 * limits::ROW_BYTES_MAX;
+/// written as two, like hexadecimal `bytea` or doubled quotes.
+pub const LINE_BYTES_MAX: usize = 2 * limits::ROW_BYTES_MAX;
+/// Buffers that a long line has made larger than this are made smaller after it.
+const BUFFER_BYTES_KEPT: usize = 1 << 20;
 
 /// Returns a zone's UTC offset, in seconds east, at a local time in seconds since 1970. Zone `None`
 /// is the session's.
@@ -211,7 +213,7 @@ impl Decoder {
     /// Bytes held, without batches already returned.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.0.carry.capacity() + self.0.rows.memory_bytes()
+        self.0.carry.capacity() + self.0.rows.memory_bytes() + self.0.stream.memory_bytes()
     }
 
     /// Decodes a piece; appends full batches to `out`.
@@ -291,6 +293,9 @@ impl<S: Sink> Reader<S> {
             self.carry.extend_from_slice(bytes);
             let used = self.stream.consume(&self.carry, &mut self.rows)?;
             self.carry.drain(..used);
+            if used > BUFFER_BYTES_KEPT {
+                self.carry.shrink_to(BUFFER_BYTES_KEPT);
+            }
         }
         if self.carry.len() > LINE_BYTES_MAX {
             return Err(self.too_long());
@@ -320,6 +325,13 @@ impl Stream {
 
     fn is_binary(&self) -> bool {
         matches!(self, Stream::Binary(_))
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Stream::Lines(lines) => lines.memory_bytes(),
+            Stream::Binary(_) => 0,
+        }
     }
 
     /// Decodes all complete lines or tuples and returns the bytes consumed. The caller passes the

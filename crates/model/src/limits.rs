@@ -12,11 +12,13 @@ pub const TABLES_MAX: usize = 100_000;
 /// Longest name of a table, column or schema, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
 /// Largest text or bytes value, in bytes.
-pub const VALUE_BYTES_MAX: usize = 512 << 10;
+pub const VALUE_BYTES_MAX: usize = 64 << 20;
 /// Largest value that an expression computes, in bytes.
 pub const COMPUTED_BYTES_MAX: usize = 64 << 20;
-/// Largest encoded row, in bytes: a row must fit one log record.
-pub const ROW_BYTES_MAX: usize = 960 << 10;
+/// Largest encoded row, in bytes: a value of the largest size, and 1 MiB of others.
+pub const ROW_BYTES_MAX: usize = 65 << 20;
+/// Largest DEFAULT or CHECK expression of a table, as text, in bytes.
+pub const DEFINITION_BYTES_MAX: usize = 512 << 10;
 /// Largest key of an index of a `rows` table, in bytes.
 pub const INDEX_KEY_BYTES_MAX: usize = 2_000;
 /// Largest encoded series key, in bytes.
@@ -26,7 +28,7 @@ pub const STATEMENT_BYTES_MAX: usize = 16 << 20;
 /// Largest HTTP request body, after decompression, in bytes.
 pub const HTTP_BODY_BYTES_MAX: usize = 64 << 20;
 /// Limit for a Flight message, which is one record batch, with a small memory budget, in bytes.
-pub const FLIGHT_MESSAGE_BYTES_MIN: usize = 32 << 20;
+pub const FLIGHT_MESSAGE_BYTES_MIN: usize = 72 << 20;
 /// Limit for a Flight message with a large memory budget, in bytes; between the two it is 1/16 of
 /// the budget.
 pub const FLIGHT_MESSAGE_BYTES_MAX: usize = 1 << 30;

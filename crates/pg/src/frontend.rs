@@ -9,15 +9,15 @@
 //! so the connection must end. An error of a parser concerns one message with a known end, so the
 //! session can continue.
 
-use model::limits::STATEMENT_BYTES_MAX;
+use model::limits::{ROW_BYTES_MAX, STATEMENT_BYTES_MAX};
 use model::{Error, Result, SqlState};
 
 use crate::types::{Form, Oid};
 
 /// Largest startup packet; PostgreSQL's limit.
 pub const STARTUP_BYTES_MAX: usize = 10_000;
-/// Largest message, including its header.
-pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// Largest message, including its header: the values of a largest row as text, in which each byte of bytea has two digits.
+pub const MESSAGE_BYTES_MAX: usize = 2 * ROW_BYTES_MAX + (1 << 20);
 
 const CANCEL_REQUEST: u32 = 80_877_102;
 const SSL_REQUEST: u32 = 80_877_103;

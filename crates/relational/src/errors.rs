@@ -108,9 +108,17 @@ pub(crate) fn arrow(error: &ArrowError) -> Error {
         ArrowError::ComputeError(message) | ArrowError::InvalidArgumentError(message) => execution(message),
         ArrowError::NotYetImplemented(message) => Error::unsupported(clean(message)),
         ArrowError::MemoryError(message) => exhausted(message),
+        ArrowError::OffsetOverflowError(_) => too_long(),
         ArrowError::IoError(_, error) => Error::io("spill file", error),
         other => Error::bug(clean(&other.to_string())),
     }
+}
+
+/// Arrays of text and bytes have offsets of 32 bits.
+pub(crate) fn too_long() -> Error {
+    let text = "the values of a column that are processed together are longer than 2 GiB";
+    Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text)
+        .with_hint("read fewer rows, or fewer of the long values, at a time")
 }
 
 fn division_by_zero() -> Error {

@@ -4,7 +4,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::DataType;
 use datafusion::common::Result as DfResult;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
@@ -23,6 +25,8 @@ use crate::results::{Batches, batch_bytes};
 pub const RESULT_BYTES: usize = 256 << 10;
 /// Minimum charge for a long result that waits for its client: plan, operator state, buffers.
 const OPEN_RESULT_BYTES: u64 = 128 << 10;
+/// Shorter rows are encoded in buffers that are not counted.
+const LONG_ROW_BYTES: usize = 1 << 20;
 /// A batch with at least this many rows is probably followed by more.
 const LONG_ROWS: usize = 1_024;
 
@@ -228,7 +232,8 @@ impl Cutting {
                 }
                 return Ok(Some(batch));
             }
-            self.held.resize(bytes as u64)?;
+            // A long row is encoded as a whole; as text, each byte of bytea has two digits.
+            self.held.resize((bytes + 2 * longest_row(&batch)) as u64)?;
             let rows = batch.num_rows() as u64 * RESULT_BYTES as u64 / bytes as u64;
             self.rows = usize::try_from(rows).unwrap_or(usize::MAX).max(1);
             (self.batch, self.next) = (Some(batch), 0);
@@ -242,6 +247,20 @@ impl Cutting {
         }
         Ok(Some(piece))
     }
+}
+
+/// Upper bound of the bytes of text and bytes in one row, if the batch has more than [`LONG_ROW_BYTES`] of them.
+fn longest_row(batch: &RecordBatch) -> usize {
+    fn longest(offsets: &[i32]) -> usize {
+        offsets.windows(2).map(|pair| (pair[1] - pair[0]) as usize).max().unwrap_or(0)
+    }
+    let of_column = |array: &ArrayRef| match array.data_type() {
+        DataType::Utf8 => longest(array.as_string::<i32>().value_offsets()),
+        DataType::Binary => longest(array.as_binary::<i32>().value_offsets()),
+        _ => 0,
+    };
+    let row: usize = batch.columns().iter().map(of_column).sum();
+    if row > LONG_ROW_BYTES { row } else { 0 }
 }
 
 #[cfg(test)]

@@ -339,6 +339,25 @@ impl RowLayout {
         if column < count { self.read(row, count, column) } else { self.read(&self.missing, self.columns(), column) }
     }
 
+    /// The columns of a row whose text or bytes have at least `bytes` bytes.
+    ///
+    /// # Errors
+    /// XX001 if the row is damaged.
+    pub(crate) fn longer_than(&self, row: &[u8], bytes: usize) -> Result<impl Iterator<Item = usize>> {
+        let mut found = Vec::new();
+        for column in self.variable.iter().copied() {
+            let length = match self.field(row, column)? {
+                Datum::Text(text) => text.len(),
+                Datum::Bytes(value) => value.len(),
+                _ => 0,
+            };
+            if length >= bytes {
+                found.push(column);
+            }
+        }
+        Ok(found.into_iter())
+    }
+
     /// Validates a whole row. Afterwards reading its fields cannot fail.
     ///
     /// # Errors

@@ -79,6 +79,25 @@ pub struct Records {
     rows: AtomicI64,
     /// Bytes of all versions.
     bytes: AtomicI64,
+    long: LongValues,
+}
+
+/// A shorter value is not a long one: 8,192 of them, the rows of a batch, have at most 512 MiB.
+const LONG_BYTES_MIN: usize = 64 << 10;
+
+/// Columns with long values, and the longest row with one, since the table was created, truncated or recovered. Readers
+/// that copy many rows at a time ask for it.
+#[derive(Default)]
+struct LongValues {
+    row_bytes: AtomicU64,
+    /// A bit for each column; the last one is for all columns from the 64th on.
+    columns: AtomicU64,
+}
+
+impl LongValues {
+    fn bit(column: usize) -> u64 {
+        1 << column.min(63)
+    }
 }
 
 impl Default for Records {
@@ -108,6 +127,7 @@ impl Records {
             parts: Parts::new(),
             rows: AtomicI64::new(0),
             bytes: AtomicI64::new(0),
+            long: LongValues::default(),
         }
     }
 
@@ -157,14 +177,23 @@ impl Records {
 
     /// Calls `f` with the newest committed version of each record: its row (`None`: deleted) and
     /// its LSN, which may be above any snapshot. Skips records without versions: never committed,
-    /// or deleted before all snapshots.
-    pub fn committed(&self, records: Range<u64>, guard: &Guard, mut f: impl FnMut(RecordId, Lsn, Option<&[u8]>)) {
-        for number in records {
+    /// or deleted before all snapshots. Returns the number after the record at which `f` broke, or
+    /// the end.
+    pub fn committed(
+        &self,
+        records: Range<u64>,
+        guard: &Guard,
+        mut f: impl FnMut(RecordId, Lsn, Option<&[u8]>) -> ControlFlow<()>,
+    ) -> u64 {
+        for number in records.clone() {
             let Some(version) = self.arena.get(number).and_then(|slot| slot.committed(guard)) else { continue };
-            if let Begin::Committed(lsn) = version.begin() {
-                f(RecordId(number), lsn, version.row());
+            if let Begin::Committed(lsn) = version.begin()
+                && f(RecordId(number), lsn, version.row()).is_break()
+            {
+                return number + 1;
             }
         }
+        records.end
     }
 
     /// Rows as of the newest commit.
@@ -177,6 +206,31 @@ impl Records {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.arena.memory_bytes() as u64 + u64::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Upper bound of the bytes of one value in these columns; 0 if all are shorter than 64 KiB.
+    pub fn longest_value(&self, columns: &[usize]) -> usize {
+        let wanted = columns.iter().fold(0, |bits, column| bits | LongValues::bit(*column));
+        match self.long.columns.load(Ordering::Relaxed) & wanted {
+            0 => 0,
+            _ => self.long.row_bytes.load(Ordering::Relaxed) as usize,
+        }
+    }
+
+    /// Notes the long values of a row, before readers see it.
+    ///
+    /// # Errors
+    /// XX001 if the row is damaged.
+    pub(crate) fn note_long(&self, layout: &RowLayout, row: &[u8]) -> Result<()> {
+        if row.len() < LONG_BYTES_MIN {
+            return Ok(());
+        }
+        let columns = layout.longer_than(row, LONG_BYTES_MIN)?.fold(0, |bits, column| bits | LongValues::bit(column));
+        if columns > 0 {
+            self.long.row_bytes.fetch_max(row.len() as u64, Ordering::Relaxed);
+            self.long.columns.fetch_or(columns, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Recovery: restores rows from a checkpoint or the log, in any order and from any number of

@@ -71,6 +71,8 @@ pub struct Txn {
     pending: Option<Pending>,
     /// Bytes added that the store's counter does not include yet.
     uncounted_bytes: i64,
+    /// Bytes of all uncommitted versions.
+    version_bytes: i64,
     /// Bytes of `writes` and `locks`; the part that the store's counter includes.
     list_bytes: i64,
     counted_list_bytes: i64,
@@ -259,6 +261,7 @@ impl Txn {
             versions: Vec::new(),
             pending: None,
             uncounted_bytes: 0,
+            version_bytes: 0,
             list_bytes: 0,
             counted_list_bytes: 0,
             prepared: false,
@@ -560,7 +563,7 @@ impl Txn {
         if let Some(event) = self.lock_table_shared(table)? {
             return Ok(Put::Wait(event));
         }
-        self.store.check_memory(self.uncounted_bytes)?;
+        self.store.check_memory(self.uncounted_bytes.saturating_add(row.len() as i64))?;
         let mut keys = std::mem::take(&mut self.after);
         let put =
             keys.make(table, table.secondaries(), &row).and_then(|()| self.insert_with(table, row, &mut keys, guard));
@@ -770,6 +773,9 @@ impl Txn {
     ) -> Result<()> {
         assert!(!self.prepared, "BUG: record {} is changed after the commit was prepared", record.0);
         let slot = table.records.record(record)?;
+        if let Some(row) = &row {
+            table.records.note_long(&table.layout, row)?;
+        }
         let first = !matches!(slot.current(self.id, guard).map(Version::begin), Some(Begin::By(_)));
         let number = self.tables.number(table);
         let mut write = Write { table: number, record, first, rows: 0, created, added: 0, stale: Vec::new() };
@@ -806,6 +812,7 @@ impl Txn {
     }
 
     fn count_bytes(&mut self, bytes: i64) {
+        self.version_bytes += bytes;
         self.uncounted_bytes += bytes;
         if self.uncounted_bytes.abs() > UNCOUNTED_BYTES_MAX {
             self.store.add_memory_bytes(std::mem::take(&mut self.uncounted_bytes));
@@ -820,7 +827,7 @@ impl Txn {
         let Some(old) = table.records.record(record)?.current(self.id, guard).and_then(Version::row) else {
             return Err(Error::bug(format!("update of record {}, which has no row", record.0)));
         };
-        self.store.check_memory(self.uncounted_bytes)?;
+        self.store.check_memory(self.uncounted_bytes.saturating_add(row.len() as i64))?;
         if table.changes_primary(old, &row)? {
             if let Some(event) = self.delete(table, record, guard)? {
                 return Ok(Put::Wait(event));
@@ -945,6 +952,12 @@ impl Txn {
     #[must_use]
     pub fn changes_len(&self) -> usize {
         self.writes.len()
+    }
+
+    /// Bytes of the rows that the transaction has written.
+    #[must_use]
+    pub fn changed_bytes(&self) -> usize {
+        usize::try_from(self.version_bytes).unwrap_or(0)
     }
 
     /// Calls `change` with each changed record once, for the log: its row, or `None` if it was

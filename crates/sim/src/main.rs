@@ -24,7 +24,7 @@ fn main() {
     let (mut next, mut seeds) = (seed.unwrap_or(first * 100_000), 0);
     loop {
         println!("SIM_SEED={next}");
-        total.add(&sim::run(next, &sim::Config::default()));
+        total.add(&sim::run(next, &sim::Config::of_seed(next)));
         seeds += 1;
         if seed.is_some() || started.elapsed() >= limit {
             break;

@@ -15,8 +15,39 @@ pub enum Cell {
     Float(u64),
     /// `text`
     Text(String),
+    /// `text` that may be larger than a log record, by size and seed; see [`large_text`].
+    Large(u32, u8),
     /// `boolean`
     Bool(bool),
+}
+
+/// Seeds of large texts are below this number.
+pub const LARGE_SEEDS: u8 = 26;
+
+/// The text of `bytes` bytes (at least one) that [`Cell::Large`] stands for: its first byte is the seed. Even seeds
+/// repeat after a few bytes, odd ones after thousands, in which no encoding finds a pattern.
+///
+/// # Panics
+/// If the seed is not below [`LARGE_SEEDS`].
+#[must_use]
+pub fn large_text(bytes: u32, seed: u8) -> String {
+    assert!(seed < LARGE_SEEDS, "seed {seed}");
+    let mut word = u64::from(seed) + 1;
+    let mut letter = || {
+        word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        b'a' + ((word >> 33) % 26) as u8
+    };
+    let pattern: Vec<u8> = (0..if seed.is_multiple_of(2) { 7 } else { 65_521 }).map(|_| letter()).collect();
+    let rest = pattern.iter().cycle().take(bytes as usize - 1);
+    std::iter::once(b'A' + seed).chain(rest.copied()).map(char::from).collect()
+}
+
+/// Returns the size and seed of a large text; `None` if it is another text.
+#[must_use]
+pub fn of_large_text(text: &str) -> Option<(u32, u8)> {
+    let seed = text.as_bytes().first()?.checked_sub(b'A').filter(|seed| *seed < LARGE_SEEDS)?;
+    let bytes = u32::try_from(text.len()).ok()?;
+    (text == large_text(bytes, seed)).then_some((bytes, seed))
 }
 
 /// Fields of a row that are not NULL.

@@ -21,7 +21,9 @@ use engine::{
 use env::Env;
 use env::sim::{Faults, SimEnv};
 
-use crate::model::{Cell, Change, Database, Fields, Op, RowTable, Table, Write};
+use crate::model::{
+    Cell, Change, Database, Fields, LARGE_SEEDS, Op, RowTable, Table, Write, large_text, of_large_text,
+};
 
 const DIR: &str = "/db";
 const SESSIONS: usize = 4;
@@ -39,11 +41,21 @@ pub struct Config {
     pub steps: u32,
     /// Whether to inject disk faults, full disks and power cuts.
     pub faults: bool,
+    /// Whether some values are larger than a log record.
+    pub large: bool,
+}
+
+impl Config {
+    /// The settings of a seed in long runs.
+    #[must_use]
+    pub fn of_seed(seed: u64) -> Config {
+        Config { large: seed.is_multiple_of(16), ..Config::default() }
+    }
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { steps: 400, faults: true }
+        Config { steps: 400, faults: true, large: false }
     }
 }
 
@@ -191,6 +203,7 @@ struct Driver {
     sequence_values: (i64, i64),
     report: Report,
     with_faults: bool,
+    with_large: bool,
 }
 
 /// Runs one seed and returns its statistics.
@@ -200,7 +213,7 @@ struct Driver {
 pub fn run(seed: u64, config: &Config) -> Report {
     let guard = SeedOnPanic(seed);
     let env = Arc::new(SimEnv::new(seed));
-    let mut driver = Driver::new(seed, env, config.faults);
+    let mut driver = Driver::new(seed, env, config);
     driver.open();
     for _ in 0..config.steps {
         driver.step();
@@ -221,11 +234,12 @@ pub fn run(seed: u64, config: &Config) -> Report {
 ///
 /// # Panics
 /// When a check fails, naming the call.
-pub fn nth_io_call_fails(seed: u64, stride: u64) -> u64 {
+pub fn nth_io_call_fails(seed: u64, stride: u64, large: bool) -> u64 {
+    let config = Config { faults: false, large, ..Config::default() };
     let mut n = 1;
     loop {
         let env = Arc::new(SimEnv::new(seed));
-        let mut driver = Driver::new(seed, Arc::clone(&env), false);
+        let mut driver = Driver::new(seed, Arc::clone(&env), &config);
         env.fail_at(n);
         driver.open();
         for _ in 0..200 {
@@ -255,7 +269,7 @@ impl Drop for SeedOnPanic {
 }
 
 impl Driver {
-    fn new(seed: u64, env: Arc<SimEnv>, with_faults: bool) -> Driver {
+    fn new(seed: u64, env: Arc<SimEnv>, config: &Config) -> Driver {
         Driver {
             random: Random(seed ^ 0x5EED),
             env,
@@ -270,20 +284,23 @@ impl Driver {
             retention_min_ns: i64::MAX,
             sequence_values: (0, 0),
             report: Report::default(),
-            with_faults,
+            with_faults: config.faults,
+            with_large: config.large,
         }
     }
 
     fn options(&mut self) -> Options {
         let pages = self.random.below(64);
+        // With large values, a few of them have room, and compaction ends within a run.
+        let (memory, rate) = if self.with_large { (64 << 20, 1 << 20) } else { (1 << 19, 4_096) };
         Options {
             // Small enough that flushes, refusals and rollovers occur within a run.
-            memory_bytes: 1 << (19 + self.random.below(4)),
+            memory_bytes: memory << self.random.below(4),
             log_file_bytes: (2 << 20) + 4_096 * pages,
             log_flush_bytes: 1 << 20,
             // Unlimited, or so low that one compaction takes many steps, with other work in
             // between.
-            compaction_rate: [0, 4_096 << self.random.below(8)][self.random.below(2) as usize],
+            compaction_rate: [0, rate << self.random.below(8)][self.random.below(2) as usize],
             log_compression: pages.is_multiple_of(2),
         }
     }
@@ -371,7 +388,7 @@ impl Driver {
                 let faults = self.faults();
                 self.env.set_faults(faults);
             }
-            1 => self.env.set_capacity(self.random.below(8 << 20)),
+            1 => self.env.set_capacity(self.random.below(if self.with_large { 64 << 20 } else { 8 << 20 })),
             2 => {
                 let n = self.env.io_calls() + 1 + self.random.below(40);
                 self.env.fail_at(n);
@@ -680,6 +697,7 @@ impl Driver {
                 DataType::Float64 if random.is_multiple_of(60) => Cell::Float(random | 0x7ff0_0000_0000_0000),
                 DataType::Float64 => Cell::Float(((random % 100_000) as f64 / 100.0).to_bits()),
                 DataType::Bool => Cell::Bool(random.is_multiple_of(2)),
+                DataType::Text if self.with_large && random.is_multiple_of(64) => large_cell(random),
                 _ => Cell::Text(["on", "off", "", "a longer text, ü"][(random % 4) as usize].to_owned()),
             };
             fields.insert(*id, cell);
@@ -948,12 +966,14 @@ fn column(rows: &[Write], id: ColumnId, ty: DataType) -> ArrayRef {
         }
         _ => {
             let mut builder = StringBuilder::new();
-            cells.for_each(|cell| {
-                builder.append_option(cell.map(|cell| match cell {
-                    Cell::Text(text) => text.as_str(),
-                    _ => "",
-                }))
-            });
+            for cell in cells {
+                match cell {
+                    Some(Cell::Large(bytes, seed)) => builder.append_value(large_text(*bytes, *seed)),
+                    Some(Cell::Text(text)) => builder.append_value(text),
+                    Some(_) => builder.append_value(""),
+                    None => builder.append_null(),
+                }
+            }
             Arc::new(builder.finish())
         }
     }
@@ -1021,7 +1041,17 @@ fn cell(array: &ArrayRef, row: usize) -> Option<Cell> {
     if let Some(values) = array.as_boolean_opt() {
         return Some(Cell::Bool(values.value(row)));
     }
-    Some(Cell::Text(array.as_string::<i32>().value(row).to_owned()))
+    let text = array.as_string::<i32>().value(row);
+    Some(match of_large_text(text) {
+        Some((bytes, seed)) => Cell::Large(bytes, seed),
+        None => Cell::Text(text.to_owned()),
+    })
+}
+
+/// A text of up to a few log records.
+fn large_cell(random: u64) -> Cell {
+    let bytes = [300_000, (1 << 20) - 100, 1 << 20, 2_500_000][((random >> 8) % 4) as usize];
+    Cell::Large(bytes + (random >> 16) as u32 % 100, ((random >> 32) % u64::from(LARGE_SEEDS)) as u8)
 }
 
 #[cfg(test)]
@@ -1043,7 +1073,24 @@ mod tests {
 
     #[test]
     fn no_failing_io_call_loses_data() {
-        let calls = nth_io_call_fails(7, 1);
+        let calls = nth_io_call_fails(7, 1, false);
+        assert!(calls > 50, "only {calls} I/O calls were made");
+    }
+
+    #[test]
+    fn acknowledged_values_larger_than_a_log_record_survive_any_crash() {
+        let seed = std::env::var("SIM_SEED").ok().and_then(|seed| seed.parse().ok());
+        let mut total = Report::default();
+        for seed in seed.map_or(100..108, |seed| seed..seed + 1) {
+            total.add(&run(seed, &Config { large: true, ..Config::default() }));
+        }
+        println!("{total}");
+        assert!(seed.is_some() || (total.commits > 50 && total.crashes > 8), "{total}");
+    }
+
+    #[test]
+    fn no_failing_io_call_loses_a_value_larger_than_a_log_record() {
+        let calls = nth_io_call_fails(9, 13, true);
         assert!(calls > 50, "only {calls} I/O calls were made");
     }
 
@@ -1055,7 +1102,7 @@ mod tests {
 
     #[test]
     fn without_faults_only_conflicts_are_refused() {
-        let report = run(11, &Config { steps: 300, faults: false });
+        let report = run(11, &Config { steps: 300, faults: false, large: false });
         assert!(report.commits > 10, "{report}");
     }
 }

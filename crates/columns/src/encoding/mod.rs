@@ -45,7 +45,9 @@ pub(crate) const KNOWN_FEATURES: Features = {
     assert!(ints::FEATURES.is_disjoint(floats::FEATURES), "an encoding of floats has the feature of another");
     let numbers = ints::FEATURES.union(floats::FEATURES);
     assert!(numbers.is_disjoint(bytes::FEATURES), "an encoding of text has the feature of another");
-    numbers.union(bytes::FEATURES)
+    let encodings = numbers.union(bytes::FEATURES);
+    assert!(encodings.is_disjoint(crate::segment::LONGEST), "an encoding has the feature of statistics");
+    encodings.union(crate::segment::LONGEST)
 };
 
 /// Encodings of the values of a chunk.

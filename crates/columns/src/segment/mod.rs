@@ -30,6 +30,7 @@ mod writer;
 
 pub(crate) use reader::Directory;
 pub use reader::{Blocks, Columns, Segment};
+pub(crate) use stats::{LONG_BYTES_MIN, LONGEST};
 pub use writer::SegmentWriter;
 
 /// Most rows of one block.
@@ -102,8 +103,11 @@ pub struct ColumnStats {
     pub first: Option<StatValue>,
     /// Value of the last row; see `first`.
     pub last: Option<StatValue>,
-    /// Whether a value is NaN.
+    /// Whether a value is NaN; of text and bytes: whether the maximum is no upper bound, because the largest value
+    /// begins with many 0xff and is too long to be stored.
     pub has_nan: bool,
+    /// Bytes of the longest text or bytes value, or 0 if all are shorter than 64 KiB.
+    pub longest: u32,
     /// Size of the chunk.
     pub bytes: u32,
 }

@@ -14,7 +14,7 @@ use super::{ColumnStats, StatSum, StatValue};
 use crate::encoding::byte_io::{Reader, corrupt, push_signed, push_varint, push_varint_wide};
 use crate::encoding::floats::FloatSummary;
 use crate::encoding::ints::min_and_max;
-use crate::encoding::{Dense, floats};
+use crate::encoding::{Dense, Features, floats};
 use crate::scan::ColumnRange;
 
 /// All values that are not NULL have the same bits: only one is stored, and the other fields,
@@ -22,6 +22,7 @@ use crate::scan::ColumnRange;
 const CONSTANT: u8 = 1 << 0;
 /// The number of NULLs follows.
 const HAS_NULLS: u8 = 1 << 1;
+/// A value is NaN; of text and bytes: the maximum is no upper bound. Either way the range excludes nothing.
 const HAS_NAN: u8 = 1 << 2;
 const FIRST_IS_NULL: u8 = 1 << 3;
 const LAST_IS_NULL: u8 = 1 << 4;
@@ -30,9 +31,18 @@ const LAST_IS_NULL: u8 = 1 << 4;
 const DECIMAL: u8 = 1 << 5;
 /// Floats only: all values are NaN, so there is no minimum and no maximum.
 const NO_RANGE: u8 = 1 << 6;
+/// Text and bytes only: the length of the longest value follows.
+const HAS_LONGEST: u8 = 1 << 7;
+
+/// Feature of segments with [`HAS_LONGEST`].
+pub(crate) const LONGEST: Features = Features::bit(21);
 
 /// Text and bytes in statistics are truncated to this size.
 pub(super) const STAT_BYTES_MAX: usize = 32;
+/// Maximum size of a maximum that begins with so many 0xff that no prefix is an upper bound.
+const WHOLE_BYTES_MAX: usize = 1_024;
+/// Shorter values have no length in statistics: 8,192 of them, the rows of a batch, have at most 512 MiB.
+pub(crate) const LONG_BYTES_MIN: usize = if cfg!(test) { 300 } else { 64 << 10 };
 
 impl fmt::Display for StatValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -57,7 +67,8 @@ impl fmt::Display for StatSum {
 impl ColumnStats {
     /// Statistics of `rows` NULLs.
     pub(super) fn all_null(rows: usize) -> ColumnStats {
-        ColumnStats { nulls: rows as u32, range: None, sum: None, first: None, last: None, has_nan: false, bytes: 0 }
+        let nulls = rows as u32;
+        ColumnStats { nulls, range: None, sum: None, first: None, last: None, has_nan: false, longest: 0, bytes: 0 }
     }
 
     /// Statistics of `array`, whose values that are not NULL (at least one) are `dense`.
@@ -117,7 +128,11 @@ impl ColumnStats {
         let min = values.iter().min().copied().unwrap_or_default();
         let max = values.iter().max().copied().unwrap_or_default();
         let min = &min[..min.len().min(STAT_BYTES_MAX)];
-        self.range = Some((StatValue::Bytes(min.to_vec()), StatValue::Bytes(upper_bound(max))));
+        let (max, is_bound) = upper_bound(max);
+        self.range = Some((StatValue::Bytes(min.to_vec()), StatValue::Bytes(max)));
+        self.has_nan = !is_bound;
+        let longest = values.iter().map(|value| value.len()).max().unwrap_or(0);
+        self.longest = if longest < LONG_BYTES_MIN { 0 } else { longest as u32 };
     }
 
     /// Whether a value may lie within `range`. Returns true in doubt: if a value is NaN, or a bound
@@ -130,11 +145,34 @@ impl ColumnStats {
         self.has_nan || !(too_low || too_high)
     }
 
+    /// The statistics without what a segment of these features does not have.
+    pub(super) fn for_features(self, features: Features) -> ColumnStats {
+        let has_longest = !features.is_disjoint(LONGEST);
+        ColumnStats { longest: if has_longest { self.longest } else { 0 }, ..self }
+    }
+
+    /// The features that a reader of the statistics must know.
+    pub(super) fn features(&self) -> Features {
+        if self.longest > 0 { LONGEST } else { Features::NONE }
+    }
+
+    /// The statistics as this version writes them: older ones kept a large maximum completely.
+    pub(super) fn with_short_maximum(mut self) -> ColumnStats {
+        if let Some((_, StatValue::Bytes(max))) = &mut self.range
+            && max.len() > WHOLE_BYTES_MAX
+        {
+            max.truncate(WHOLE_BYTES_MAX);
+            self.has_nan = true;
+        }
+        self
+    }
+
     /// Equality, with floats compared by their bits (NaN equals NaN); sums that are NaN are equal.
     pub(super) fn agrees_with(&self, other: &ColumnStats) -> bool {
         let bits = |value: &Option<StatValue>| value.clone().map(StatValue::into_comparable);
         let range = |stats: &ColumnStats| stats.range.clone().map(|(a, b)| (a.into_comparable(), b.into_comparable()));
-        (self.nulls, self.has_nan, range(self)) == (other.nulls, other.has_nan, range(other))
+        (self.nulls, self.has_nan, self.longest, range(self))
+            == (other.nulls, other.has_nan, other.longest, range(other))
             && bits(&self.first) == bits(&other.first)
             && bits(&self.last) == bits(&other.last)
             && match (self.sum, other.sum) {
@@ -197,18 +235,19 @@ fn min_max<T: Copy + Ord + Default>(mut values: impl Iterator<Item = T>) -> (T, 
 }
 
 /// The shortest prefix of `value` that is an upper bound after incrementing its last byte, at most
-/// 32 bytes. If the first 32 bytes are all 0xff there is none, and the whole value is returned.
-fn upper_bound(value: &[u8]) -> Vec<u8> {
+/// 32 bytes, and true. If the first 32 bytes are all 0xff there is none, and the whole value is
+/// returned; of a large value its start, which is no bound, and false.
+fn upper_bound(value: &[u8]) -> (Vec<u8>, bool) {
     if value.len() <= STAT_BYTES_MAX {
-        return value.to_vec();
+        return (value.to_vec(), true);
     }
     match value[..STAT_BYTES_MAX].iter().rposition(|byte| *byte != 0xff) {
         Some(last) => {
             let mut bound = value[..=last].to_vec();
             bound[last] += 1;
-            bound
+            (bound, true)
         }
-        None => value.to_vec(),
+        None => (value[..value.len().min(WHOLE_BYTES_MAX)].to_vec(), value.len() <= WHOLE_BYTES_MAX),
     }
 }
 
@@ -231,6 +270,7 @@ fn flags_of(stats: &ColumnStats, constant: bool) -> u8 {
         | flag(stats.has_nan, HAS_NAN)
         | flag(stats.first.is_none(), FIRST_IS_NULL)
         | flag(stats.last.is_none(), LAST_IS_NULL)
+        | flag(stats.longest > 0, HAS_LONGEST)
 }
 
 fn write_flags(stats: &ColumnStats, flags: u8, out: &mut Vec<u8>) {
@@ -285,6 +325,9 @@ fn write_bytes(stats: &ColumnStats, min: &[u8], max: &[u8], out: &mut Vec<u8>) {
     for value in [min, max].into_iter().take(if constant { 1 } else { 2 }) {
         push_varint(out, value.len() as u64);
         out.extend_from_slice(value);
+    }
+    if stats.longest > 0 {
+        push_varint(out, stats.longest.into());
     }
 }
 
@@ -413,5 +456,8 @@ fn read_bytes(stats: &mut ColumnStats, flags: u8, reader: &mut Reader<'_>) -> Re
     let min = next("minimum")?;
     let max = if flags & CONSTANT != 0 { min.clone() } else { next("maximum")? };
     stats.range = Some((StatValue::Bytes(min), StatValue::Bytes(max)));
+    if flags & HAS_LONGEST != 0 {
+        stats.longest = reader.count(u32::MAX as usize, "length of the longest value")? as u32;
+    }
     Ok(())
 }

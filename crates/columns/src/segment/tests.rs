@@ -277,6 +277,34 @@ fn statistics_match_the_block() {
     assert_eq!(null, ColumnStats { nulls: 2, ..base });
 }
 
+/// The bug: the largest value was stored completely if it began with 32 bytes 0xff, like an image
+/// of white pixels. The fix: of a long one its start is stored, with the flag that means in doubt.
+#[test]
+fn statistics_of_large_values_are_small_and_exclude_nothing_that_may_match() {
+    for (bytes, is_bound) in [(33, true), (1_024, true), (1_025, false), (8 << 20, false)] {
+        let disk = Disk::new();
+        let white = vec![0xff; bytes];
+        let block = one_column(Arc::new(BinaryArray::from_vec(vec![b"b", &white])));
+        let segment = disk.write(1, &[(block.columns[0].0, DataType::Bytes)], std::slice::from_ref(&block));
+        assert!(segment.directory_bytes().unwrap() < 2_048, "{bytes}");
+        let stats = segment.column_stats(block.columns[0].0).unwrap().unwrap()[0].clone();
+        assert_eq!(stats.has_nan, !is_bound, "{bytes}");
+        let range = |min: &[u8], max: &[u8]| {
+            let bound = |bytes: &[u8]| Some(StatValue::Bytes(bytes.to_vec()));
+            stats.may_match(&ColumnRange { column: ColumnId(1), min: bound(min), max: bound(max) })
+        };
+        assert!(range(&white, &white) && range(b"a", b"c"));
+        assert_eq!(range(&[&white[..], b"x"].concat(), &[0xff; 2_000]), !is_bound, "in doubt, read it");
+        assert_eq!(segment.check().unwrap(), Vec::<String>::new());
+        assert_eq!(stats.longest as usize, if bytes < LONG_BYTES_MIN { 0 } else { bytes });
+        assert_eq!(segment.features().unwrap().is_disjoint(LONGEST), bytes < LONG_BYTES_MIN, "{bytes}");
+        let (min, _) = stats.range.clone().unwrap();
+        let older = ColumnStats { range: Some((min, StatValue::Bytes(white))), has_nan: false, ..stats.clone() };
+        assert!(older.with_short_maximum().agrees_with(&stats), "segments of older programs");
+        assert_same(&segment.read(0, &[block.columns[0].0], &mut 0).unwrap(), &block);
+    }
+}
+
 #[test]
 fn blocks_are_skipped_only_when_no_value_can_match() {
     use StatValue::{Bytes, Float, Int, UInt};

@@ -153,6 +153,7 @@ impl SegmentWriter {
         let place = self.place_since(at, block_at)?;
         let stats = ColumnStats::of(ty, array, &dense);
         debug_assert!(self.stats_agree(&place, column, array, &stats), "BUG: statistics of column {id}: {stats:?}");
+        self.features |= stats.features();
         self.columns[column].directory.push(&place, &stats);
         if self.buffer.len() >= WRITE_BYTES { self.write_buffer() } else { Ok(()) }
     }

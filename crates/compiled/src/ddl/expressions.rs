@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use binder::DefinitionClause;
 use bumpalo::Bump;
-use model::limits::VALUE_BYTES_MAX;
+use model::limits::DEFINITION_BYTES_MAX;
 use model::{Datum, Error, Result, RowColumn, RowSchema, SequenceRef, SqlState, TableId, TableName, Type};
 use parser::ast::{self, ExprKind, Ident, Visitor};
 use rows::row::RowLayout;
@@ -211,8 +211,8 @@ pub(super) fn canonical(expr: &ast::Expr) -> Result<String> {
         _ => {}
     });
     let text = expr.to_string();
-    if text.len() > VALUE_BYTES_MAX {
-        let text = format!("expression of {} bytes is too long; the limit is {VALUE_BYTES_MAX}", text.len());
+    if text.len() > DEFINITION_BYTES_MAX {
+        let text = format!("expression of {} bytes is too long; the limit is {DEFINITION_BYTES_MAX}", text.len());
         return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text));
     }
     // Each operator has parentheses there, which are nested more deeply than what was written.

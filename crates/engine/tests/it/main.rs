@@ -3,6 +3,7 @@
 mod directory;
 mod histories;
 mod history;
+mod large;
 mod retention;
 mod rows;
 mod scale;

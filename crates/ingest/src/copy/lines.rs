@@ -3,7 +3,7 @@
 use model::Result;
 
 use super::sink::{Sink, excerpt};
-use super::{Format, Header, Options, malformed};
+use super::{BUFFER_BYTES_KEPT, Format, Header, Options, malformed};
 
 pub(super) struct Lines {
     options: Options,
@@ -69,6 +69,11 @@ impl Lines {
             unescaped: Vec::new(),
             options,
         }
+    }
+
+    /// Bytes of buffers.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.unescaped.capacity()
     }
 
     pub(super) fn consume(&mut self, bytes: &[u8], rows: &mut impl Sink) -> Result<usize> {
@@ -252,6 +257,7 @@ impl Lines {
     fn split(&mut self, line: &[u8], rows: &impl Sink) -> Result<()> {
         self.fields.clear();
         self.unescaped.clear();
+        self.unescaped.shrink_to(BUFFER_BYTES_KEPT);
         match self.options.format {
             Format::Csv => self.split_csv(line, rows),
             _ => {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use engine::{Batch, Op, Ops, Rows, SMALL_BATCH_ROWS_MAX};
+use engine::{Batch, Op, Ops, Rows, SMALL_BATCH_BYTES_MAX, SMALL_BATCH_ROWS_MAX};
 use model::{Column as TableColumn, ColumnId, ColumnRole, DataType, Error, Result, SqlState, TableRef, key, limits};
 use pg::types::oid;
 use pg::{Datum, Form, Oid};
@@ -134,8 +134,10 @@ impl RowSet {
         match self.targets[field].destination {
             Destination::Field(at) => {
                 let row = self.times.len();
-                if row == SMALL_BATCH_ROWS_MAX && self.fields.is_empty() {
-                    self.fields = self.small.spill(row);
+                let is_large = || matches!(&cell, Cell::Bytes(bytes) if bytes.len() > SMALL_BATCH_BYTES_MAX);
+                if self.fields.is_empty() && (row == SMALL_BATCH_ROWS_MAX || is_large()) {
+                    // The row may have values already.
+                    self.fields = self.small.spill(SMALL_BATCH_ROWS_MAX.min(row + 1));
                 }
                 match self.fields.get_mut(at) {
                     None => cell.put_small(&mut self.small, at, row),

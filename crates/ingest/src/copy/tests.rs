@@ -324,6 +324,38 @@ fn keys_are_interned_per_batch_and_full_batches_are_returned() {
     }
 }
 
+/// Values larger than a small batch, first, in the middle and last, in each format.
+#[test]
+fn large_values_are_read_and_end_their_batch() {
+    let table = table();
+    let lengths = [3, 400_000, 0, 9 << 20, 5];
+    let texts = lengths.map(|length| "z".repeat(length));
+    let lines = |separator: &str| -> Vec<u8> {
+        texts.iter().map(|text| format!("1970-01-01{separator}7{separator}{text}\n")).collect::<String>().into()
+    };
+    let tuples =
+        texts.iter().map(|text| vec![Some(micros(0)), Some(7i64.to_be_bytes().into()), Some(text.clone().into())]);
+    let csv = Options { null: "none".into(), ..Options::csv() };
+    for (options, stream) in
+        [(Options::text(), lines("\t")), (csv, lines(",")), (Options::binary(), binary(&tuples.collect::<Vec<_>>()))]
+    {
+        let mut decoder = decoder("time,l,s", options);
+        let mut batches = Vec::new();
+        stream.chunks(1 << 20).for_each(|piece| decoder.push(piece, &mut batches).unwrap());
+        decoder.finish(&mut batches).unwrap();
+        assert!(decoder.memory_bytes() < 4 << 20, "{} bytes are kept", decoder.memory_bytes());
+        let (l, s) = (ids(&table, "l")[0], ids(&table, "s")[0]);
+        let mut seen = Vec::new();
+        for batch in &batches {
+            batch.check(&table).unwrap();
+            assert_eq!(batch.rows.column(l).unwrap().null_count(), 0);
+            let values = batch.rows.column(s).unwrap();
+            seen.extend(values.as_string::<i32>().iter().map(|text| text.unwrap().len()));
+        }
+        assert_eq!((seen.as_slice(), batches.len()), (&lengths[..], 2));
+    }
+}
+
 /// Name, options, columns, stream, SQLSTATE, message, place.
 type BadStream = (&'static str, Options, &'static str, Vec<u8>, &'static str, &'static str, &'static str);
 
@@ -356,7 +388,7 @@ fn malformed_streams_are_refused_with_a_reason_and_a_context() {
         ("text_not_utf8", Options::text(), "time,s", b"1970-01-01\ta\xff\n".into(), "22021", "invalid byte sequence for encoding \"UTF8\"", "COPY t, line 1, column s"),
         ("zero_byte", Options::text(), "time,s", b"1970-01-01\ta\0\n".into(), "22021", "invalid byte sequence for encoding \"UTF8\": 0x00", "COPY t, line 1, column s"),
         ("octal_that_is_not_utf8", Options::text(), "time,s", "1970-01-01\t\\377\n".into(), "22021", "invalid byte sequence", "COPY t, line 1, column s"),
-        ("enormous_value", Options::text(), "time,s", format!("1970-01-01\t{long}\n").into(), "54000", "has 524289 bytes; the limit is 524288", "COPY t, line 1, column s"),
+        ("enormous_value", Options::text(), "time,s", format!("1970-01-01\t{long}\n").into(), "54000", "has 67108865 bytes; the limit is 67108864", "COPY t, line 1, column s"),
         ("enormous_key", Options::text(), "time,dev", format!("1970-01-01\t{long_key}\n").into(), "54000", "the limit is 4096", "COPY t, line 1"),
         ("endless_line", Options::text(), "time,s", vec![b'x'; LINE_BYTES_MAX + 1], "54000", "a row exceeds", "COPY t, line 1"),
         ("stray_carriage_return", Options::text(), "time,s", "1970-01-01\tx\n1970-01-01\ta\rb\n".into(), "22P04", "literal carriage return found in data", "COPY t, line 2"),

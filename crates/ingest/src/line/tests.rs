@@ -293,7 +293,7 @@ fn invalid_lines_are_refused_with_a_reason() {
         ),
         ("something_after_the_timestamp", "m v=1 1 2".into(), "22P02", "seen \"2\", expected the end of the line"),
         ("enormous_tag", format!("m,t={long_tag} v=1"), "54000", "the limit is 4096"),
-        ("enormous_text", format!("m v=\"{long_text}\""), "54000", "the limit is 524288"),
+        ("enormous_text", format!("m v=\"{long_text}\""), "54000", "the limit is 67108864"),
         ("long_table_name", format!("{long_name} v=1"), "42602", "has 129 bytes; the limit is 128"),
         ("long_field_name", format!("m {long_name}=1"), "42602", "has 129 bytes; the limit is 128"),
         ("long_tag_name", format!("m,{long_name}=1 v=1"), "42602", "has 129 bytes; the limit is 128"),

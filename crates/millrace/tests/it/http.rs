@@ -6,6 +6,12 @@ use std::time::Duration;
 
 /// Status and body of the reply; an error when the connection broke.
 pub(crate) fn request(host: &str, method: &str, target: &str, body: &[u8]) -> std::io::Result<(u16, String)> {
+    request_bytes(host, method, target, body)
+        .map(|(status, body)| (status, String::from_utf8_lossy(&body).into_owned()))
+}
+
+/// Like [`request`], for replies that are not text.
+pub(crate) fn request_bytes(host: &str, method: &str, target: &str, body: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
     let mut stream = TcpStream::connect(host)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     let length = body.len();
@@ -15,12 +21,16 @@ pub(crate) fn request(host: &str, method: &str, target: &str, body: &[u8]) -> st
     stream.write_all(body)?;
     let mut reply = Vec::new();
     stream.read_to_end(&mut reply)?;
-    let reply = String::from_utf8_lossy(&reply).into_owned();
-    let status = reply.split(' ').nth(1).and_then(|code| code.parse().ok());
-    let status = status.ok_or_else(|| std::io::Error::other(format!("no reply: {reply:?}")))?;
-    let (head, body) = reply.split_once("\r\n\r\n").unwrap_or((&reply, ""));
-    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-    Ok((status, if chunked { dechunk(body) } else { body.to_owned() }))
+    let end = find(&reply, b"\r\n\r\n").unwrap_or(reply.len());
+    let head = String::from_utf8_lossy(&reply[..end]).to_ascii_lowercase();
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    let status = status.ok_or_else(|| std::io::Error::other(format!("no reply: {head:?}")))?;
+    let body = reply.get(end + 4..).unwrap_or_default();
+    Ok((status, if head.contains("transfer-encoding: chunked") { dechunk(body) } else { body.to_owned() }))
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
 }
 
 /// Writes line protocol with times in nanoseconds.
@@ -28,15 +38,16 @@ pub(crate) fn write(host: &str, lines: &str) -> std::io::Result<(u16, String)> {
     request(host, "POST", "/write?precision=ns", lines.as_bytes())
 }
 
-fn dechunk(mut body: &str) -> String {
-    let mut text = String::new();
-    while let Some((size, rest)) = body.split_once("\r\n") {
+fn dechunk(mut body: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Some(end) = find(body, b"\r\n") {
+        let (size, rest) = (String::from_utf8_lossy(&body[..end]), &body[end + 2..]);
         let size = usize::from_str_radix(size.trim(), 16).unwrap_or(0);
         if size == 0 || rest.len() < size {
             break;
         }
-        text.push_str(&rest[..size]);
-        body = rest[size..].trim_start_matches("\r\n");
+        whole.extend_from_slice(&rest[..size]);
+        body = rest[size..].strip_prefix(b"\r\n").unwrap_or(&rest[size..]);
     }
-    text
+    whole
 }

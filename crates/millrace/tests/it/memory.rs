@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use futures::TryStreamExt;
 use tokio_postgres::{Client, NoTls};
 
 use crate::server::{Server, folder};
@@ -111,6 +112,71 @@ fn stuck(server: &Server, sql: &str) -> TcpStream {
 
 const ROWS: &str = "CREATE TABLE t (id int PRIMARY KEY, v text); \
     INSERT INTO t SELECT g, 'text of row ' || g FROM generate_series(1, 100000) g;";
+
+/// Values of 4 MiB that differ, three to a group.
+fn large_value(at: i32) -> Vec<u8> {
+    let mut value: Vec<u8> = (0..4 << 20).map(|byte: u32| (byte.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    value[..4].copy_from_slice(&(at * 7_919 % 1_009).to_be_bytes());
+    value
+}
+
+/// The bug: operators gathered 8,192 rows for a batch, whatever their size, without reserving memory.
+#[test]
+fn statements_over_large_values_stay_within_the_budget() {
+    const STATEMENTS: [&str; 14] = [
+        "SELECT * FROM t",
+        "SELECT v FROM t WHERE length(v) > 5",
+        "SELECT v FROM t ORDER BY v",
+        "SELECT DISTINCT ON (k) k, v FROM t ORDER BY k, v",
+        "SELECT v, count(*) FROM t GROUP BY v",
+        "SELECT k, max(encode(v, 'hex')) FROM t GROUP BY k",
+        "SELECT row_number() OVER (PARTITION BY k ORDER BY v), v FROM t",
+        "SELECT first_value(v) OVER (ORDER BY v) FROM t",
+        "SELECT a.v FROM t a JOIN t b ON a.v = b.v",
+        "SELECT g, v FROM generate_series(1, 20000) g JOIN t ON t.k = g % 3 LIMIT 100",
+        "SELECT count(*), max(length(v)) FROM t CROSS JOIN generate_series(1, 300) g WHERE length(v) > g",
+        "SELECT g, v FROM t, LATERAL (SELECT g FROM generate_series(1, t.k + 100) g) l LIMIT 100",
+        "SELECT array_agg(v) FROM t",
+        "COPY (SELECT v FROM t WHERE length(v) > 5) TO STDOUT",
+    ];
+    for (table, rows) in [
+        ("CREATE TABLE t (id int PRIMARY KEY, k int, v bytea)", 12),
+        ("CREATE TABLE t (id bigint, k int, v bytea) WITH (store = 'columns', time = 'id', key = 'k')", 60),
+    ] {
+        runtime().block_on(async {
+            let watched = Watched::start().await;
+            let client = connect(&watched.server).await;
+            client.batch_execute(table).await.unwrap();
+            for at in 0..rows {
+                let insert = format!("INSERT INTO t VALUES ({at}, {}, $1)", at % 3);
+                client.execute(&insert, &[&large_value(at)]).await.unwrap();
+            }
+            for sql in STATEMENTS {
+                if let Err(error) = read(&client, sql).await {
+                    let code = error.code().map(|code| code.code().to_owned()).unwrap_or_default();
+                    assert!(["53200", "54000"].contains(&code.as_str()), "{sql}: {error:?}");
+                }
+                let peak = peak_kib(watched.server.pid());
+                assert!(peak <= RESIDENT_KIB_MAX, "{sql}: {} MiB were resident", peak >> 10);
+            }
+            let sum = client.query_one("SELECT count(*), sum(length(v)) FROM t", &[]).await.unwrap();
+            assert_eq!((sum.get::<_, i64>(0), sum.get::<_, i64>(1)), (rows.into(), i64::from(rows) << 22));
+            watched.end(table).await;
+        });
+    }
+}
+
+/// Reads the result of a statement row by row.
+async fn read(client: &Client, sql: &str) -> Result<(), tokio_postgres::Error> {
+    if sql.starts_with("COPY") {
+        let mut data = std::pin::pin!(client.copy_out(sql).await?);
+        while data.try_next().await?.is_some() {}
+    } else {
+        let mut rows = std::pin::pin!(client.query_raw(sql, std::iter::empty::<i32>()).await?);
+        while rows.try_next().await?.is_some() {}
+    }
+    Ok(())
+}
 
 #[test]
 fn insert_select_does_not_buffer_its_rows() {

@@ -31,7 +31,7 @@ pub(crate) struct Ready {
 
 impl Ready {
     /// Starts the query for a client: batches are small and counted against the memory of results.
-    fn result(self, parsed: Arc<Parsed>) -> Result<Batches> {
+    pub(crate) fn result(self, parsed: Arc<Parsed>) -> Result<Batches> {
         let memory = self.database.engine().memory().clone();
         self.produced(parsed, |batches| counted(batches, &memory))
     }
@@ -131,8 +131,18 @@ pub(crate) fn at_once(
     let is_few = few
         && batches.iter().map(RecordBatch::num_rows).sum::<usize>() <= FEW_ROWS
         && batches.iter().map(RecordBatch::get_array_memory_size).sum::<usize>() <= FEW_BYTES;
-    let executed = Executed::Few { batches };
-    Ok(Some(if is_few { executed } else { executed.streamed(prepared.columns()) }))
+    if is_few {
+        return Ok(Some(Executed::Few { batches }));
+    }
+    let columns = prepared.columns().unwrap_or_default().to_vec();
+    let batches = passed_on(batches, session);
+    Ok(Some(Executed::Outcome(Outcome::Rows { columns, batches, tag: "SELECT".into() })))
+}
+
+/// The batches of a result in small pieces, counted against the memory of results.
+fn passed_on(batches: Vec<RecordBatch>, session: &Session) -> Batches {
+    let batches = Box::pin(futures::stream::iter(batches.into_iter().map(Ok)));
+    counted(batches, session.database.engine().memory())
 }
 
 /// A series statement with a valid plan and the values of its parameters.
@@ -219,7 +229,7 @@ pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: 
     };
     if let Some(long) = run_long(session, prepared, values).await? {
         let batches: Batches = match long {
-            Long::Ran(ran) => Box::pin(futures::stream::iter(ran.batches.into_iter().map(Ok))),
+            Long::Ran(ran) => passed_on(ran.batches, session),
             Long::Streamed(streamed) => {
                 counted(located(streamed.batches, &prepared.0.statement.0), session.database.engine().memory())
             }

@@ -10,7 +10,7 @@ use arrow_array::builder::{
 };
 use arrow_array::types::IntervalMonthDayNano;
 use catalog::TypeId;
-use model::{Datum, Error, Result, SqlState};
+use model::{Datum, Error, Result};
 
 use super::{Form, arrow_type, encode, form};
 
@@ -109,6 +109,15 @@ impl Builder {
         Ok(())
     }
 
+    /// Bytes of the text and bytes values so far.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match &self.0 {
+            Inner::Text(builder) => builder.values_slice().len(),
+            Inner::Bytes(builder) | Inner::Encoded(builder, _) => builder.values_slice().len(),
+            _ => 0,
+        }
+    }
+
     /// The array of the values; the builder is empty afterwards.
     pub(crate) fn finish(&mut self) -> ArrayRef {
         match &mut self.0 {
@@ -154,10 +163,7 @@ pub(crate) fn check_room(used: usize, more: usize) -> Result<()> {
     if used.saturating_add(more) <= i32::MAX as usize {
         return Ok(());
     }
-    Err(Error::new(
-        SqlState::PROGRAM_LIMIT_EXCEEDED,
-        "8,192 values of a computed column are longer than 2 GiB together",
-    ))
+    Err(crate::errors::too_long())
 }
 
 fn nanos(micros: i64) -> Result<i64> {

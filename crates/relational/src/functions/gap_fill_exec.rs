@@ -130,8 +130,9 @@ impl ExecutionPlan for GapFillExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let held = MemoryConsumer::new("GapFill").register(context.memory_pool());
+        let batch_rows = BATCH_ROWS_MAX.min(context.session_config().batch_size());
+        let filler = Filler::new(Arc::clone(&self.fill), Arc::clone(&self.schema), held, batch_rows)?;
         let input = self.input.execute(partition, context)?;
-        let filler = Filler::new(Arc::clone(&self.fill), Arc::clone(&self.schema), held)?;
         let output = futures::stream::try_unfold((filler, input), async |(mut filler, mut input)| {
             loop {
                 if let Some(batch) = filler.output()? {
@@ -189,10 +190,12 @@ struct Filler {
     finished: bool,
     /// Memory reservation for `work` and `waiting`.
     held: MemoryReservation,
+    /// Most rows of an output batch.
+    batch_rows: usize,
 }
 
 impl Filler {
-    fn new(fill: Arc<Fill>, schema: SchemaRef, held: MemoryReservation) -> Result<Filler> {
+    fn new(fill: Arc<Fill>, schema: SchemaRef, held: MemoryReservation, batch_rows: usize) -> Result<Filler> {
         let fields: Vec<SortField> =
             fill.keys.iter().map(|at| SortField::new(schema.field(*at).data_type().clone())).collect();
         let converter = if fields.is_empty() { None } else { Some(RowConverter::new(fields)?) };
@@ -214,6 +217,7 @@ impl Filler {
             ended: false,
             finished: false,
             held,
+            batch_rows,
         })
     }
 
@@ -260,7 +264,10 @@ impl Filler {
         }
         parts.push(self.work.slice(self.at, self.work.num_rows() - self.at));
         parts.append(&mut self.waiting);
+        let joining = self.held.new_empty();
+        joining.try_grow(parts.iter().map(bytes).sum())?;
         self.work = concat_batches(&self.schema, &parts)?;
+        drop(parts);
         self.at = kept;
         self.begun = None;
         self.groups = self.number_groups()?;
@@ -291,7 +298,7 @@ impl Filler {
     /// Next output batch; `None` if more input is needed.
     fn output(&mut self) -> Result<Option<RecordBatch>> {
         let mut sources = Vec::new();
-        while sources.len() < BATCH_ROWS_MAX && self.at < self.ready {
+        while sources.len() < self.batch_rows && self.at < self.ready {
             if self.begun != Some(self.at) && (self.at == 0 || self.groups[self.at - 1] != self.groups[self.at]) {
                 if self.at > 0 && !self.gaps(self.at - 1, self.fill.finish, &mut sources)? {
                     break;
@@ -310,7 +317,7 @@ impl Filler {
             sources.push(Source::Row(index(self.at)?));
             self.at += 1;
         }
-        if self.ended && self.at == self.work.num_rows() && sources.len() < BATCH_ROWS_MAX {
+        if self.ended && self.at == self.work.num_rows() && sources.len() < self.batch_rows {
             self.finished = self.at == 0 || self.gaps(self.at - 1, self.fill.finish, &mut sources)?;
         }
         if sources.is_empty() { Ok(None) } else { self.build(&sources).map(Some) }
@@ -319,7 +326,7 @@ impl Filler {
     /// Adds the gaps before `end`, in the group of `row`; false if the output batch is full first.
     fn gaps(&mut self, row: usize, end: i64, sources: &mut Vec<Source>) -> Result<bool> {
         while let Some(bucket) = self.expected.filter(|bucket| *bucket < end.min(self.fill.finish)) {
-            if sources.len() >= BATCH_ROWS_MAX {
+            if sources.len() >= self.batch_rows {
                 return Ok(false);
             }
             sources.push(Source::Gap(index(row)?, bucket));

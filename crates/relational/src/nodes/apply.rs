@@ -105,6 +105,8 @@ struct Lateral {
     values: Vec<ArrayRef>,
     row: usize,
     rows: Option<SendableRecordBatchStream>,
+    /// Rows of the subquery that are left of a batch.
+    left: Option<RecordBatch>,
     found: bool,
 }
 
@@ -174,11 +176,12 @@ impl Running {
     async fn rows(&mut self, apply: &Apply, outer: bool) -> DfResult<Option<RecordBatch>> {
         let mut collected: Vec<RecordBatch> = Vec::new();
         let mut count = 0;
-        while count < ROWS_WANTED {
+        let wanted = ROWS_WANTED.min(self.source.batch_rows);
+        while count < wanted {
             let Some(mut lateral) = self.lateral.take() else {
                 let Some(batch) = self.source.batch().await? else { break };
                 let values = self.source.values(&batch)?;
-                self.lateral = Some(Lateral { batch, values, row: 0, rows: None, found: false });
+                self.lateral = Some(Lateral { batch, values, row: 0, rows: None, left: None, found: false });
                 continue;
             };
             if lateral.rows.is_none() {
@@ -187,14 +190,19 @@ impl Running {
                 }
                 lateral.rows = Some(self.execute(apply, &lateral.values, lateral.row)?);
             }
-            let next = match &mut lateral.rows {
-                Some(rows) => rows.next().await.transpose()?,
-                None => None,
+            let next = match (lateral.left.take(), &mut lateral.rows) {
+                (Some(left), _) => Some(left),
+                (None, Some(rows)) => rows.next().await.transpose()?,
+                (None, None) => None,
             };
             match next {
                 Some(right) if right.num_rows() > 0 => {
                     lateral.found = true;
-                    count += right.num_rows();
+                    // The outer row, which may be long, is repeated for each row.
+                    let taken = right.num_rows().min(wanted - count);
+                    lateral.left = (taken < right.num_rows()).then(|| right.slice(taken, right.num_rows() - taken));
+                    let right = right.slice(0, taken);
+                    count += taken;
                     collected.push(self.beside(&lateral, right.columns().to_vec(), right.num_rows())?);
                 }
                 Some(_) => {}

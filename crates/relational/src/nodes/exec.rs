@@ -21,7 +21,7 @@ use futures::{StreamExt, TryStreamExt};
 use super::{Operator, apply, distinct, repeat, sets, window};
 
 /// Maximum number of rows of a batch.
-pub(crate) const BATCH_ROWS: usize = 8_192;
+const BATCH_ROWS: usize = 8_192;
 
 /// A running operator.
 #[async_trait]
@@ -75,6 +75,7 @@ impl NodeExec {
             keeps: self.keeps,
             schema: Arc::clone(&self.schema),
             memory: MemoryConsumer::new(self.operator.name()).register(context.memory_pool()),
+            batch_rows: BATCH_ROWS.min(context.session_config().batch_size()),
         };
         Ok(match &*self.operator {
             Operator::Sets(_) => Box::new(sets::start(Arc::clone(&self.operator), source)),
@@ -109,6 +110,8 @@ pub(crate) struct Source {
     pub(crate) keeps: bool,
     pub(crate) schema: SchemaRef,
     pub(crate) memory: MemoryReservation,
+    /// Most rows of a batch.
+    pub(crate) batch_rows: usize,
 }
 
 impl Source {

@@ -8,7 +8,7 @@ use datafusion::arrow::compute::{cast, take};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result as DfResult;
 
-use super::exec::{BATCH_ROWS, Run, Source};
+use super::exec::{Run, Source};
 
 /// Repeats rows.
 pub(crate) struct Repeat {
@@ -40,8 +40,8 @@ impl Run for Repeat {
             self.current = Some((batch, counts, 0, 0));
         }
         let Some((batch, counts, row, given)) = &mut self.current else { return Ok(None) };
-        let mut rows = Vec::with_capacity(BATCH_ROWS);
-        while rows.len() < BATCH_ROWS && *row < counts.len() {
+        let mut rows = Vec::with_capacity(self.source.batch_rows);
+        while rows.len() < self.source.batch_rows && *row < counts.len() {
             if *given < counts[*row] {
                 rows.push(*row as u32);
                 *given += 1;

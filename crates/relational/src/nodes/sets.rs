@@ -20,7 +20,7 @@ use scalar::registry::Rows;
 use scalar::{Call, Context, Expr, Session};
 
 use super::Operator;
-use super::exec::{BATCH_ROWS, Run, Source};
+use super::exec::{Run, Source};
 use crate::arrow::{Builder, datum};
 use crate::errors::external;
 
@@ -64,7 +64,7 @@ pub(super) fn start(operator: Arc<Operator>, source: Source) -> Running {
             let values = source.values(&batch)?;
             let kept = if source.keeps { batch.columns().to_vec() } else { Vec::new() };
             let memory = source.memory.new_empty();
-            let mut output = Output::new(sets, kept, memory);
+            let mut output = Output::new(sets, kept, memory, source.batch_rows);
             let mut send = |rows: &mut Output<'_>| {
                 let (columns, count) = rows.finish()?;
                 if count == 0 {
@@ -153,7 +153,7 @@ impl Sets {
             }
             ordinal += 1;
             output.push(self, row, next, (!is_over).then_some(ordinal)).map_err(external)?;
-            if output.rows.len() >= BATCH_ROWS {
+            if output.rows.len() >= output.rows_max {
                 output.memory.try_resize(arena.allocated_bytes())?;
                 if !send(output)? {
                     return Ok(false);
@@ -194,14 +194,15 @@ struct Output<'s> {
     ordinals: Option<Builder>,
     sets: &'s Sets,
     memory: MemoryReservation,
+    rows_max: usize,
 }
 
 impl<'s> Output<'s> {
-    fn new(sets: &'s Sets, kept: Vec<ArrayRef>, memory: MemoryReservation) -> Output<'s> {
+    fn new(sets: &'s Sets, kept: Vec<ArrayRef>, memory: MemoryReservation, rows_max: usize) -> Output<'s> {
         let types = sets.functions.iter().flat_map(|function| &function.types);
         let made = types.map(|ty| (*ty, Builder::new(*ty, &sets.zone, 0))).collect();
         let ordinals = sets.ordinality.then(|| Builder::new(TypeId::INT8, &sets.zone, 0));
-        Output { kept, rows: Vec::new(), made, ordinals, sets, memory }
+        Output { kept, rows: Vec::new(), made, ordinals, sets, memory, rows_max }
     }
 
     fn push(&mut self, sets: &Sets, row: usize, values: Vec<Option<Datum<'_>>>, ordinal: Option<i64>) -> Result<()> {

@@ -11,19 +11,23 @@ use catalog::TypeId;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::row::{OwnedRow, RowConverter, Rows, SortField};
 use datafusion::common::Result as DfResult;
+use datafusion::execution::memory_pool::MemoryReservation;
 use model::{Datum, Result};
 use scalar::{Context, Session, Value};
 
-use super::exec::{BATCH_ROWS, Run, Source, pause};
+use super::exec::{Run, Source, pause};
 use super::frames::{Frame, Frames, Peers};
 use super::{Operator, window_functions};
 use crate::arrow::{Builder, datum};
 use crate::errors::external;
 use crate::evaluation::accumulate::{Spec, State};
 use crate::evaluation::evaluate::Program;
+use crate::results::batch_bytes;
 
 /// Rows between pauses, at which the statement can be cancelled.
 const PAUSE_ROWS: usize = 1_024;
+/// Text of a call's values that needs no reservation.
+const TEXT_BYTES_FREE: usize = 1 << 20;
 
 /// Calls with the same partitions and order.
 #[derive(Debug)]
@@ -117,10 +121,12 @@ pub(super) struct Running {
     /// Batches of the partition that is being read, and its key.
     partition: Vec<RecordBatch>,
     key: Option<OwnedRow>,
-    /// Complete partitions.
+    /// Complete partitions. Their memory is reserved, and that of `partition`.
     complete: std::collections::VecDeque<RecordBatch>,
     /// A computed partition, and the rows of it that were given.
     output: Option<(RecordBatch, usize)>,
+    /// Memory of `output`.
+    held: MemoryReservation,
     is_over: bool,
 }
 
@@ -128,6 +134,7 @@ impl Running {
     pub(super) fn new(operator: Arc<Operator>, source: Source) -> Running {
         Running {
             operator,
+            held: source.memory.new_empty(),
             source,
             converter: None,
             partition: Vec::new(),
@@ -140,7 +147,7 @@ impl Running {
 
     /// Adds a batch to the partition, and completes partitions that end in it.
     fn read(&mut self, batch: RecordBatch, window: &Window) -> DfResult<()> {
-        self.source.memory.try_grow(batch.get_array_memory_size())?;
+        self.source.memory.try_grow(batch_bytes(&batch))?;
         if window.partitions == 0 || batch.num_rows() == 0 {
             self.partition.push(batch);
             return Ok(());
@@ -161,9 +168,7 @@ impl Running {
             if self.key.is_some() {
                 self.partition.push(batch.slice(from, row - from));
                 from = row;
-                let whole = concat_batches(&batch.schema(), &self.partition)?;
-                self.partition.clear();
-                self.complete.push_back(whole);
+                self.complete()?;
             }
             self.key = Some(rows.row(row).owned());
         }
@@ -171,7 +176,26 @@ impl Running {
         Ok(())
     }
 
+    /// Joins the batches of the partition, which is complete.
+    fn complete(&mut self) -> DfResult<()> {
+        let Some(first) = self.partition.first() else { return Ok(()) };
+        if self.partition.len() == 1 {
+            self.complete.extend(self.partition.pop());
+            return Ok(());
+        }
+        let joining = self.source.memory.new_empty();
+        joining.try_grow(self.partition.iter().map(batch_bytes).sum())?;
+        let whole = concat_batches(&first.schema(), &self.partition)?;
+        self.partition.clear();
+        self.complete.push_back(whole);
+        Ok(())
+    }
+
     async fn compute(&mut self, batch: RecordBatch, window: &Window) -> DfResult<RecordBatch> {
+        // The rows keep their reservation, in another place.
+        let bytes = batch_bytes(&batch).min(self.source.memory.size());
+        self.source.memory.shrink(bytes);
+        self.held.grow(bytes);
         let values = self.source.values(&batch)?;
         let keys_count = window.partitions + window.orders;
         let order = values.get(window.partitions..keys_count).unwrap_or_default();
@@ -179,7 +203,7 @@ impl Running {
         let inputs = values.get(keys_count..).unwrap_or_default();
         let mut columns = batch.columns().to_vec();
         for call in &window.calls {
-            columns.push(window.call(call, inputs, &peers, batch.num_rows()).await?);
+            columns.push(window.call(call, inputs, &peers, batch.num_rows(), &self.held).await?);
         }
         self.source.output(columns, batch.num_rows())
     }
@@ -193,14 +217,13 @@ impl Run for Running {
         loop {
             if let Some((batch, given)) = &mut self.output {
                 if *given < batch.num_rows() {
-                    let count = BATCH_ROWS.min(batch.num_rows() - *given);
+                    let count = self.source.batch_rows.min(batch.num_rows() - *given);
                     let part = batch.slice(*given, count);
                     *given += count;
                     return Ok(Some(part));
                 }
-                let bytes = batch.get_array_memory_size().min(self.source.memory.size());
-                self.source.memory.shrink(bytes);
                 self.output = None;
+                self.held.free();
             }
             if let Some(batch) = self.complete.pop_front() {
                 let computed = self.compute(batch, window).await?;
@@ -214,14 +237,35 @@ impl Run for Running {
                 Some(batch) => self.read(batch, window)?,
                 None => {
                     self.is_over = true;
-                    if let Some(first) = self.partition.first() {
-                        let whole = concat_batches(&first.schema(), &self.partition)?;
-                        self.partition.clear();
-                        self.complete.push_back(whole);
-                    }
+                    self.complete()?;
                 }
             }
         }
+    }
+}
+
+/// The values of a call. A value of each row may be that of one row, so they may be much longer than the partition.
+struct Output<'h> {
+    builder: Builder,
+    held: &'h MemoryReservation,
+    /// Bytes of text that memory is reserved for.
+    reserved: usize,
+}
+
+impl Output<'_> {
+    fn push(&mut self, value: &Datum<'_>) -> DfResult<()> {
+        let length = match value {
+            Datum::Text(text) => text.len(),
+            Datum::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        };
+        let bytes = self.builder.text_bytes().saturating_add(length);
+        if bytes > self.reserved.max(TEXT_BYTES_FREE) {
+            // A builder doubles its room.
+            self.held.try_grow(bytes.saturating_mul(2) - self.reserved)?;
+            self.reserved = bytes.saturating_mul(2);
+        }
+        self.builder.push(value).map_err(external)
     }
 }
 
@@ -248,7 +292,15 @@ impl Window {
         Program { columns: Arc::clone(&self.columns), ..program.clone() }.run(inputs, rows)
     }
 
-    async fn call(&self, call: &Call, inputs: &[ArrayRef], peers: &Peers, rows: usize) -> DfResult<ArrayRef> {
+    /// The values of a call; `held` grows by their memory.
+    async fn call(
+        &self,
+        call: &Call,
+        inputs: &[ArrayRef],
+        peers: &Peers,
+        rows: usize,
+        held: &MemoryReservation,
+    ) -> DfResult<ArrayRef> {
         let arguments = call.arguments.iter().map(|argument| Ok((self.run(argument, inputs, rows)?, argument.expr.ty)));
         let operands = Operands {
             arguments: arguments.collect::<Result<_>>().map_err(external)?,
@@ -257,19 +309,19 @@ impl Window {
         let keys = call.frame.range.as_ref().map(|range| self.run(&range.value, inputs, rows));
         let keys = keys.transpose().map_err(external)?;
         let frames = Frames::new(&call.frame, peers, rows, keys.as_ref(), &self.session).map_err(external)?;
-        let mut builder = Builder::new(call.ty, &self.zone, rows);
+        let mut output = Output { builder: Builder::new(call.ty, &self.zone, rows), held, reserved: 0 };
         if let Function::Aggregate(spec) = &call.function {
-            self.aggregate(spec, &operands, &frames, rows, &mut builder).await?;
-            return Ok(builder.finish());
+            self.aggregate(spec, &operands, &frames, rows, &mut output).await?;
+            return Ok(output.builder.finish());
         }
         for row in 0..rows {
             if row % PAUSE_ROWS == 0 {
                 pause().await;
             }
             let value = window_functions::value(&call.function, &operands, &frames, peers, rows, row);
-            value.and_then(|value| builder.push(&value)).map_err(external)?;
+            output.push(&value.map_err(external)?)?;
         }
-        Ok(builder.finish())
+        Ok(output.builder.finish())
     }
 
     /// An aggregate over the frame of each row. Rows are added as long as frames only grow at their end.
@@ -279,7 +331,7 @@ impl Window {
         operands: &Operands,
         frames: &Frames<'_>,
         rows: usize,
-        builder: &mut Builder,
+        output: &mut Output<'_>,
     ) -> DfResult<()> {
         let mut added: Vec<Range<usize>> = Vec::new();
         let mut state = State::new(Arc::clone(spec)).map_err(external)?;
@@ -312,7 +364,7 @@ impl Window {
                 result = Some(state.finish(&ctx).map_err(external)?);
             }
             let value = result.as_ref().map_or(Datum::Null, Value::datum);
-            builder.push(&value).map_err(external)?;
+            output.push(&value)?;
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use datafusion::config::SpillCompression;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
@@ -34,6 +35,10 @@ use crate::types::Value;
 
 pub use execution::{Execution, PhysicalPlan};
 
+/// Bytes of a batch of long values: this share of the memory of statements, within these limits.
+const LONG_BATCHES_SHARE: usize = 32;
+const LONG_BATCH_BYTES_MIN: usize = 2 << 20;
+const LONG_BATCH_BYTES_MAX: usize = 64 << 20;
 /// Memory budget in bytes below which batches are short.
 const SHORT_BATCHES_BELOW: u64 = 1 << 30;
 
@@ -154,8 +159,18 @@ impl Executor {
     /// 0A000 for a plan that cannot be run; errors of key look-ups.
     pub async fn prepare(&self, plan: &Plan, values: Parameters) -> Result<Execution> {
         let plan = self.optimized(plan, values)?;
+        self.slot.take_longest();
         let physical = self.state.query_planner().create_physical_plan(&plan, &self.state).await.or_error()?;
-        Execution::new(physical, &self.state)
+        let longest = self.slot.take_longest();
+        if longest == 0 {
+            return Execution::new(physical, &self.state);
+        }
+        let mut state = self.state.clone();
+        let rows = rows_of(longest, state.runtime_env().memory_pool.memory_limit());
+        let rows = rows.min(state.config().batch_size());
+        *state.config_mut() = state.config().clone().with_batch_size(rows);
+        let physical = state.query_planner().create_physical_plan(&plan, &state).await.or_error()?;
+        Execution::new(physical, &state)
     }
 
     /// The rows that the query `SELECT time FROM table WHERE …` selects; `None` if keys and times do not describe them.
@@ -235,6 +250,14 @@ impl Parameters {
         self.0.push(constant(value, ty, zone)?);
         Ok(())
     }
+}
+
+/// Rows per batch of a statement that reads long values, the longest of `bytes`. Operators gather as many rows as a batch
+/// has without reserving memory for them, and an array of text or bytes addresses 2 GiB.
+fn rows_of(bytes: usize, memory: MemoryLimit) -> usize {
+    let memory = if let MemoryLimit::Finite(memory) = memory { memory } else { usize::MAX };
+    let most = (memory / LONG_BATCHES_SHARE).clamp(LONG_BATCH_BYTES_MIN, LONG_BATCH_BYTES_MAX);
+    (most / bytes.max(1)).max(1)
 }
 
 /// Rows per batch. A statement holds several batches between its operators, which no budget counts. With little memory

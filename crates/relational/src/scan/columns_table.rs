@@ -145,12 +145,13 @@ impl TableProvider for ColumnsTable {
             times: selection.times,
             series: selection.series,
             ranges: selection.ranges,
-            batch_rows: BATCH_ROWS,
+            batch_rows: BATCH_ROWS.min(state.config().batch_size()),
             limit: limit.map(|limit| limit as u64),
             // With a scan predicate, text is filtered in its dictionary encoding.
             coded: keep.is_some(),
             columns_only: false,
         };
+        Slot::note_longest(state, view.longest_value(&request).map_err(external)?);
         let partitions = state.config().target_partitions();
         let is_committed = context.is_committed;
         let scan = ColumnsScan::new(Arc::clone(&self.table), schema, view, (request, keep), partitions, is_committed);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::catalog::Session;
 use datafusion::error::Result as DfResult;
@@ -31,14 +32,30 @@ impl fmt::Debug for ReadContext {
     }
 }
 
-/// Passes the statement's snapshot to the scans that are being planned. An extension of DataFusion's configuration;
-/// empty between statements, so that an idle session holds no snapshot.
+/// Passes the statement's snapshot to the scans that are being planned, and the length of their values to the planner. An
+/// extension of DataFusion's configuration; empty between statements, so that an idle session holds no snapshot.
 #[derive(Default)]
-pub(crate) struct Slot(Mutex<Option<Arc<ReadContext>>>);
+pub(crate) struct Slot {
+    context: Mutex<Option<Arc<ReadContext>>>,
+    /// Bytes of the longest value that a planned scan may read; 0 if it is short.
+    longest: AtomicUsize,
+}
 
 impl Slot {
     pub(crate) fn set(&self, context: Option<Arc<ReadContext>>) {
-        *self.0.lock() = context;
+        *self.context.lock() = context;
+    }
+
+    /// Notes the longest value that a planned scan reads.
+    pub(crate) fn note_longest(state: &dyn Session, bytes: usize) {
+        if let Some(slot) = state.config().get_extension::<Slot>() {
+            slot.longest.fetch_max(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// The longest value that was noted since the last call.
+    pub(crate) fn take_longest(&self) -> usize {
+        self.longest.swap(0, Ordering::Relaxed)
     }
 
     /// The snapshot of the statement that a scan is planned for.
@@ -46,7 +63,7 @@ impl Slot {
     /// # Errors
     /// XX000 outside of a statement.
     pub(crate) fn reads(state: &dyn Session) -> DfResult<Arc<ReadContext>> {
-        let reads = state.config().get_extension::<Slot>().and_then(|slot| slot.0.lock().clone());
+        let reads = state.config().get_extension::<Slot>().and_then(|slot| slot.context.lock().clone());
         reads.ok_or_else(|| external(Error::bug("a scan outside a statement")))
     }
 }

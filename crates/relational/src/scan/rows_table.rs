@@ -93,6 +93,8 @@ impl TableProvider for RowsTable {
             Some(chosen) => Arc::new(self.schema.project(chosen)?),
             None => Arc::clone(&self.schema),
         };
+        Slot::note_longest(state, table.records.longest_value(&columns));
+        let batch_rows = BATCH_ROWS.min(state.config().batch_size());
         let part = |records: Range<u64>| -> Arc<dyn PartitionStream> {
             Arc::new(Part {
                 context: Arc::clone(&context),
@@ -102,6 +104,7 @@ impl TableProvider for RowsTable {
                 schema: Arc::clone(&schema),
                 zone: Arc::clone(&self.zone),
                 records,
+                batch_rows,
             })
         };
         let parts = split(table.records.bound(), state.config().target_partitions()).into_iter().map(part).collect();
@@ -131,6 +134,7 @@ struct Part {
     schema: SchemaRef,
     zone: Arc<str>,
     records: Range<u64>,
+    batch_rows: usize,
 }
 
 impl fmt::Debug for Part {
@@ -154,6 +158,7 @@ impl PartitionStream for Part {
             schema: Arc::clone(&self.schema),
             zone: Arc::clone(&self.zone),
             left: self.records.clone(),
+            batch_rows: self.batch_rows,
         };
         let batches = futures::stream::unfold(reader, |mut reader| async move {
             let batch = reader.next().transpose()?;
@@ -174,19 +179,23 @@ struct Reader {
     schema: SchemaRef,
     zone: Arc<str>,
     left: Range<u64>,
+    batch_rows: usize,
 }
 
 impl Reader {
     /// Reads the next rows; `None` at the end.
     fn next(&mut self) -> Result<Option<RecordBatch>> {
         let columns = &self.table.schema.columns;
-        let mut builders: Vec<Builder> =
-            self.columns.iter().map(|at| Builder::scanned(unpadded(columns[*at].ty), &self.zone, BATCH_ROWS)).collect();
+        let mut builders: Vec<Builder> = self
+            .columns
+            .iter()
+            .map(|at| Builder::scanned(unpadded(columns[*at].ty), &self.zone, self.batch_rows))
+            .collect();
         let mut rows = 0;
         {
             let guard = crossbeam_epoch::pin();
             let mut bytes = 0;
-            while rows < BATCH_ROWS && bytes < BATCH_BYTES {
+            while rows < self.batch_rows && bytes < BATCH_BYTES {
                 let Some(record) = self.left.next() else { break };
                 let Some(row) = self.view.row(&self.table, RecordId(record), &guard) else { continue };
                 for (builder, column) in builders.iter_mut().zip(&*self.columns) {

@@ -45,6 +45,7 @@ pub use self::shape::Shape;
 use self::shape::{Body, Count, Groups, Step};
 pub use self::stream::Streamed;
 use crate::errors::OrError;
+use crate::memory::Reserved;
 use crate::scan::ReadContext;
 use crate::scan::columns_table::{BATCH_ROWS, Selection, relabel};
 use crate::scan::predicate::{Keep, Kept};
@@ -58,6 +59,8 @@ const BUDGET_VALUES: u64 = 4 << 20;
 const BUDGET_VALUES_MAX: u64 = 16 << 20;
 /// Bytes of buffered rows; a statement with larger values falls back to DataFusion, which accounts for its memory.
 const BUDGET_BYTES: usize = 64 << 20;
+/// Bytes of buffered rows that need no reservation.
+const FREE_BYTES: usize = 1 << 20;
 
 /// Remaining budget of one run.
 struct Budget {
@@ -65,6 +68,8 @@ struct Budget {
     columns: u64,
     /// Bytes of rows that the run may still buffer.
     bytes: usize,
+    /// Memory of the buffered rows, if they are many.
+    memory: Reserved,
     /// Scan statistics so far.
     stats: ScanStats,
 }
@@ -83,7 +88,8 @@ impl Budget {
         let bytes = batch.get_array_memory_size();
         let enough = bytes <= self.bytes;
         self.bytes = self.bytes.saturating_sub(bytes);
-        enough
+        let used = BUDGET_BYTES - self.bytes;
+        enough && (used <= FREE_BYTES || self.memory.resize(used).is_ok())
     }
 }
 
@@ -147,6 +153,7 @@ impl Shape {
             values: BUDGET_VALUES,
             columns: self.columns_read() as u64 + 1,
             bytes: BUDGET_BYTES,
+            memory: Reserved::new("Series", &state.runtime_env().memory_pool),
             stats: ScanStats::default(),
         };
         let reading = Reading { shape: self, view: &view, request, keep };

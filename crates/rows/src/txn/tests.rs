@@ -1143,6 +1143,25 @@ fn a_recovered_part_that_the_log_changes_is_recovered_again() {
 }
 
 #[test]
+fn long_values_are_known_by_column_before_and_after_recovery() {
+    let (db, guard) = (Db::with_secondary(1), &crossbeam_epoch::pin());
+    let long: &str = "x".repeat(100_000).leak();
+    let mut txn = db.begin(Isolation::ReadCommitted);
+    for (id, name) in [(1, "short"), (2, "x".repeat(60_000).leak())] {
+        txn.insert(&db.table, db.row((id, None, name)), guard).unwrap();
+    }
+    assert_eq!(db.table.records.longest_value(&[0, 1, 2]), 0);
+    txn.insert(&db.table, db.row((3, None, long)), guard).unwrap();
+    let known = |table: &RowTable| [&[0, 1][..], &[2], &[0, 1, 2]].map(|columns| table.records.longest_value(columns));
+    let row = db.row((3, None, long)).len();
+    assert_eq!(known(&db.table), [0, row, row]);
+
+    let other = Db::with_secondary(1);
+    other.table.records.restoring().put(RecordId(1), Lsn(1), Some(db.row((3, None, long))), guard).unwrap();
+    assert_eq!(known(&recovered(&other.table).unwrap()), [0, row, row]);
+}
+
+#[test]
 fn recovery_builds_indexes_from_unordered_rows_and_reports_duplicate_keys_as_corruption() {
     // Ascending, descending and shuffled keys, over several runs of records.
     let count = 140_000_u64;

@@ -22,6 +22,9 @@ use query::OutputColumn;
 
 use crate::pg::TextCells;
 
+/// Room of the scratch cell that is kept for the next row.
+const CELL_BYTES_KEPT: usize = 64 << 10;
+
 /// Format of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Format {
@@ -114,6 +117,8 @@ impl Writer {
                 push_cell(*format, column.oid, there.then_some(cell), out);
             }
             end_row(*format, out);
+            cell.clear();
+            cell.shrink_to(CELL_BYTES_KEPT);
             *rows += 1;
         }
         Ok(())

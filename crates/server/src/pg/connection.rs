@@ -545,7 +545,7 @@ impl<'a> Connection<'a> {
         let mut rows = 0;
         while let Some(chunk) = self.next_or_flush(chunks).await? {
             let mut chunk = chunk?;
-            self.wire.output.append(&mut chunk.bytes);
+            self.wire.append(&mut chunk.bytes);
             rows += chunk.rows;
             self.wire.flush_if_full().await?;
             self.yield_if_due().await;

@@ -7,6 +7,7 @@ use ::pg::backend;
 use ::pg::frontend::{Bind, Parse, Target};
 use ::pg::numeric::decimal128;
 use ::pg::{Datum, Form, decode};
+use engine::{Reservation, Work};
 use futures::StreamExt;
 use model::{Error, Result, SqlState};
 use query::{
@@ -20,6 +21,8 @@ use super::statement_watchdog::Fault;
 
 /// Limit for the prepared statements, and for the portals, of a session.
 const NAMED_MAX: usize = 10_000;
+/// Parameters of a portal with more bytes are counted as memory of requests.
+const LONG_VALUES_BYTES: usize = 64 << 10;
 
 /// Limit for the rows materialised by a portal.
 const REMAINING_BYTES_MAX: usize = 256 << 20;
@@ -50,6 +53,8 @@ struct Portal {
     values: Values,
     forms: Vec<Form>,
     state: PortalState,
+    /// Memory of long values.
+    _held: Reservation,
 }
 
 /// Bound parameters.
@@ -255,6 +260,11 @@ impl Connection<'_> {
             );
             return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message).into());
         }
+        let mut held = self.context.database.engine().memory().reservation(Work::Requests);
+        let bytes: usize = bind.parameters().filter_map(|(_, value)| value).map(<[u8]>::len).sum();
+        if bytes > LONG_VALUES_BYTES {
+            held.resize(bytes as u64)?;
+        }
         let current = statement.prepared.as_ref().and_then(|prepared| self.session.current(prepared));
         let plan = current.as_ref().or(statement.prepared.as_ref());
         let bound = match (&statement.constants, plan) {
@@ -268,7 +278,7 @@ impl Connection<'_> {
             Some(values) => values,
             None => Values::Others(self.values(&bind, prepared.as_ref())?),
         };
-        let portal = Portal { sql, prepared, values, forms, state: PortalState::Bound };
+        let portal = Portal { sql, prepared, values, forms, state: PortalState::Bound, _held: held };
         self.add_portal(bind.portal, portal)?;
         backend::bind_complete(&mut self.wire.output);
         Ok(())

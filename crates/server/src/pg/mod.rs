@@ -86,7 +86,7 @@ impl Options {
         Options {
             limits: Limits::default(),
             startup_timeout: Duration::from_secs(10),
-            input_bytes_max: input_bytes_max(memory_bytes),
+            input_bytes_max: input_bytes_max(memory_bytes).max(::pg::frontend::MESSAGE_BYTES_MAX),
         }
     }
 }

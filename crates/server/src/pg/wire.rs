@@ -228,6 +228,15 @@ impl Wire {
         Ok(true)
     }
 
+    /// Appends messages, without a copy if they are the only ones.
+    pub(super) fn append(&mut self, messages: &mut Vec<u8>) {
+        if self.output.is_empty() {
+            std::mem::swap(&mut self.output, messages);
+        } else {
+            self.output.append(messages);
+        }
+    }
+
     /// Flushes if there is enough output for a large write.
     pub(super) async fn flush_if_full(&mut self) -> Result<(), Lost> {
         if self.output.len() >= FLUSH_BYTES { self.flush().await } else { Ok(()) }

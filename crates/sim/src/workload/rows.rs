@@ -9,7 +9,7 @@ use engine::{Altered, Isolation, NextValue, RowData, Savepoint, Snapshot, Txn};
 use rows::{Direction, LockMode, Locked, Put, RowTable, WaitPolicy};
 
 use super::{Driver, is_expected_error};
-use crate::model::{Change, Database, RowFields};
+use crate::model::{Change, Database, LARGE_SEEDS, RowFields, large_text, of_large_text};
 
 const TABLES: [&str; 2] = ["accounts", "stock"];
 const SEQUENCE: &str = "numbers";
@@ -96,7 +96,8 @@ impl Driver {
     fn statement(&mut self) -> Statement {
         let id = self.random.below(KEYS) as i32;
         let code = self.random.chance(60).then(|| self.random.below(KEYS) as i64);
-        let fields = vec![Some(i64::from(id)), code, Some(self.random.below(5) as i64)];
+        let fields =
+            vec![Some(i64::from(id)), code, Some(self.random.below(if self.with_large { 40 } else { 5 }) as i64)];
         match self.random.below(100) {
             0..40 => Statement::Insert(id, fields),
             40..70 => Statement::Update(id, fields),
@@ -104,6 +105,8 @@ impl Driver {
             88..94 => Statement::Lock(id, [LockMode::KeyShare, LockMode::Share, LockMode::Update][id as usize % 3]),
             94 => Statement::Truncate,
             95..97 => Statement::AddColumn(code),
+            // Large values have no index.
+            97..99 if self.with_large => Statement::Index(1),
             97..99 => Statement::Index(1 + self.random.below(2) as usize),
             _ => Statement::Drop,
         }
@@ -139,7 +142,7 @@ impl Driver {
             columns: vec![
                 column("id", Type::Int4, true),
                 column("code", Type::Int8, false),
-                column("v", Type::Int8, false),
+                column("v", if self.with_large { Type::Text } else { Type::Int8 }, false),
             ],
             primary: Some(index(format!("{name}_pkey"), 0, true)),
             secondary: vec![index(format!("{name}_code"), 1, true)],
@@ -327,8 +330,15 @@ fn with_added_columns(table: &RowTable, fields: &[Option<i64>]) -> RowFields {
 }
 
 fn row(table: &RowTable, key: i32, fields: &[Option<i64>]) -> Box<[u8]> {
+    let is_image = |at: usize| table.schema.columns[at].ty == Type::Text;
+    let image_at = |(at, field): (usize, &Option<i64>)| field.filter(|_| is_image(at)).map(image);
+    let images: Vec<Option<String>> = fields.iter().enumerate().map(image_at).collect();
     let mut values = vec![Datum::Int4(key)];
-    values.extend(fields[1..].iter().map(|field| field.map_or(Datum::Null, Datum::Int8)));
+    values.extend(fields.iter().zip(&images).skip(1).map(|(field, image)| match (field, image) {
+        (None, _) => Datum::Null,
+        (Some(_), Some(image)) => Datum::Text(image),
+        (Some(number), None) => Datum::Int8(*number),
+    }));
     let mut out = Vec::new();
     table.layout.encode(&values, &mut out).expect("a row");
     out.into()
@@ -338,9 +348,22 @@ fn fields(table: &RowTable, row: &[u8]) -> RowFields {
     let field = |at| match table.layout.field(row, at).expect("a field") {
         Datum::Int4(value) => Some(value.into()),
         Datum::Int8(value) => Some(value),
+        Datum::Text(text) => Some(of_image(text)),
         _ => None,
     };
     (0..table.layout.columns()).map(field).collect()
+}
+
+/// The text that stands for a number in tables with large values: one in eight is larger than a log record.
+fn image(number: i64) -> String {
+    let bytes = if number % 8 == 7 { 1_300_000 } else { 20 };
+    large_text(bytes + number as u32, (number % i64::from(LARGE_SEEDS)) as u8)
+}
+
+fn of_image(text: &str) -> i64 {
+    let (bytes, _) = of_large_text(text).expect("a large text");
+    let number = i64::from(bytes % 1_300_000);
+    if bytes < 1_300_000 { number - 20 } else { number }
 }
 
 /// Reads all rows by records and by each index.

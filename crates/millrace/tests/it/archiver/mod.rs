@@ -163,6 +163,41 @@ fn samples_of_a_soft_ioc_come_back_by_every_door() {
     server.stop();
 }
 
+#[test]
+fn a_large_array_comes_back_by_every_door() {
+    let (_folder, data) = folder();
+    let ioc = Ioc::start(Ports::free());
+    let server = start(&data, ioc.ports());
+    json_of(&server, "/mgmt/bpl/archivePV?pv=T:BIG");
+    let stored = "SELECT count(*) FROM epics.samples WHERE pv = 'T:BIG' AND elements IS NOT NULL";
+    until("the array", || number(&server, stored) > 0);
+    drop(ioc);
+    let bytes = "SELECT octet_length(elements) FROM epics.samples WHERE pv = 'T:BIG' ORDER BY time LIMIT 1";
+    assert_eq!(number(&server, bytes), 1_600_000);
+    let elements = |server: &Server| {
+        let reply = json_of(server, "/retrieval/data/getData.json?pv=T:BIG");
+        reply[0]["data"][0]["val"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|element| element.as_f64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    let expected: Vec<f64> = (0..200_000).map(f64::from).collect();
+    assert!(elements(&server) == expected);
+
+    // The Appliance's format, read by another archiver.
+    let (status, raw) = http::request_bytes(&server.http, "GET", "/retrieval/data/getData.raw?pv=T:BIG", b"").unwrap();
+    assert_eq!(status, 200);
+    server.stop();
+    let (_other_folder, data) = folder();
+    let other = start(&data, Ports::free());
+    let (status, told) = http::request(&other.http, "POST", "/mgmt/bpl/importSamples", &raw).unwrap();
+    assert_eq!(status, 200, "{told}");
+    assert!(elements(&other) == expected);
+    other.stop();
+}
+
 /// A server that has archived all PVs, whose IOC has ended, and the first and last value of the counter.
 fn archived(data: &Path) -> (Server, [String; 2]) {
     let ioc = Ioc::start(Ports::free());

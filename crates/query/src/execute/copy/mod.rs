@@ -146,7 +146,7 @@ async fn out(session: &mut Session, statement: &Statement, copy: &CopyStatement)
     let encoder = Encoder::new(&columns, &session.settings.time_zone())?;
     let names = columns.iter().map(|column| column.name.clone()).collect();
     let writer = Writer::new(names, copy.options.clone());
-    let batches = ready.stream(Arc::clone(&inner.0))?;
+    let batches = ready.result(Arc::clone(&inner.0))?;
     let chunks = chunks(encoder, writer, batches);
     Ok(Outcome::CopyOut { form: CopyForm::of(copy.options.format), columns: columns.len(), chunks })
 }

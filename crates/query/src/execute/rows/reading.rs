@@ -40,6 +40,8 @@ use crate::session::database::Database;
 const PIECES_MAX: usize = 1;
 /// Memory counted for a result that waits for its client: pieces, plan, and unsent output.
 const OPEN_BYTES: u64 = 3 * CHUNK_BYTES as u64;
+/// Shorter pieces are covered by [`OPEN_BYTES`] or not counted.
+const LONG_PIECE_BYTES: usize = 1 << 20;
 
 /// Starts a query with its prepared plan or the plan `fresh`. Rows are messages in these formats, or batches
 /// if `forms` is `None`.
@@ -240,6 +242,10 @@ impl<M: Maker> Left<M> {
         slots: &Semaphore,
         stops: bool,
     ) -> Result<bool> {
+        // A piece of a long row, and its copy among the messages to send.
+        if M::bytes(&piece) > LONG_PIECE_BYTES {
+            self.held.resize(self.held.bytes().max(2 * M::bytes(&piece) as u64 + OPEN_BYTES))?;
+        }
         let piece = if self.pieces.is_empty() {
             match sender.try_send(Ok(piece)) {
                 Ok(()) => return Ok(false),
