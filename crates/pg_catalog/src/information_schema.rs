@@ -553,9 +553,10 @@ fn constraint_columns(facts: &StatementFacts) -> Vec<Row> {
 }
 
 fn all_views(facts: &StatementFacts) -> Vec<Row> {
-    let own = facts.catalog.views().map(|view| {
-        views::standard_view(facts, &view.name.schema, &view.name.table, views::definition(facts, view))
-    });
+    let own = facts
+        .catalog
+        .views()
+        .map(|view| views::standard_view(facts, &view.name.schema, &view.name.table, views::definition(facts, view)));
     let system = listed().filter(|relation| relation.view);
     own.chain(system.map(|relation| views::standard_view(facts, relation.schema, relation.name, None))).collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use model::{ViewReference, ViewRef, ViewSpec};
+use model::{ViewRef, ViewReference, ViewSpec};
 use parser::ast::{Alias, Ident, Relation, Statement, TableExpr, Visitor};
 use parser::print::{RelationText, Rewrites, view_definition};
 

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use super::{Printer, quoted_name};
-use crate::ast::{Alias, Expr, ExprKind, Ident, Join, Pos, Query, QueryBody, Relation, Target};
+use crate::ast::{
+    Alias, DistinctClause, Expr, ExprKind, GroupItem, Ident, Join, Pos, Query, QueryBody, Relation, Select, Target,
+};
 
 /// Texts that are printed in place of parts of one tree. The parts are known by their places and addresses, so a
 /// rewrite belongs to the tree that it was made for.
@@ -130,7 +132,19 @@ fn takes_names(query: &Query, names: &[Ident], is_outermost: bool) -> bool {
     };
     let is_same = own.targets.len() == names.len()
         && own.targets.iter().zip(names).all(|(target, name)| output_name(target) == Some(name));
-    is_same || is_outermost && query.order_by.is_empty() && own.group_by.is_empty() && own.distinct.is_none()
+    is_same || is_outermost && !names_results(query, own)
+}
+
+/// Whether a clause may name columns of the result: in expressions, and with a qualifier, names are columns of FROM.
+fn names_results(query: &Query, select: &Select) -> bool {
+    let is_name = |expr: &Expr| matches!(expr.kind, ExprKind::Column(_));
+    let groups = select.group_by.iter().any(|item| match item {
+        GroupItem::Expr(expr) => is_name(expr),
+        GroupItem::Empty => false,
+        GroupItem::Rollup(_) | GroupItem::Cube(_) | GroupItem::Sets(_) => true,
+    });
+    let is_distinct_on = matches!(select.distinct, Some(DistinctClause::On(_)));
+    groups || is_distinct_on || query.order_by.iter().any(|by| is_name(&by.expr))
 }
 
 fn output_name(target: &Target) -> Option<&Ident> {

@@ -104,11 +104,12 @@ async fn empty(session: &mut Session, parsed: &Parsed, schema: &str, cascade: bo
             .with_hint("use DROP … CASCADE to drop the dependent objects too"));
     }
     // Views read each other, and tables: they are dropped together, before all others.
-    let (views, others): (Vec<_>, Vec<_>) = within.iter().partition(|(kind, _)| *kind == ObjectKind::View);
-    let views: Vec<&TableName> = views.into_iter().map(|(_, name)| *name).collect();
+    let of = |wanted: bool| within.iter().filter(move |(kind, _)| (*kind == ObjectKind::View) == wanted);
+    let views: Vec<&TableName> = of(true).map(|one| one.1).collect();
+    let others: Vec<(ObjectKind, &TableName)> = of(false).copied().collect();
     let mut drops = Vec::with_capacity(1 + others.len());
     drops.extend((!views.is_empty()).then(|| dropping(ObjectKind::View, &views)));
-    drops.extend(others.iter().map(|(kind, name)| dropping(*kind, &[*name])));
+    drops.extend(others.iter().map(|(kind, name)| dropping(*kind, &[name])));
     for drop in &drops {
         carried_out(session, parsed, drop).await?;
     }
