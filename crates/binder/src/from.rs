@@ -11,6 +11,7 @@ use scalar::{Expr, ExprKind, Place, Value};
 use crate::binder::{Binder, error, unsupported};
 use crate::scope::{Clause, Lateral, Scope, Source, SourceColumn, SourceKind};
 use crate::tree::{JoinKind, Rel, Table, TableFunction};
+use crate::view::ViewTable;
 
 /// Maximum number of items in a FROM clause: each is joined with those before it.
 const ITEMS_MAX: usize = 100;
@@ -89,7 +90,7 @@ impl Binder<'_> {
             if relation.as_of.is_some() {
                 return Err(unsupported("FOR SYSTEM_TIME of a view", at));
             }
-            return self.view(scope, table, shown.as_deref(), relation.alias.as_ref(), at);
+            return self.view(scope, table, shown.as_ref(), relation.alias.as_ref(), at);
         }
         let as_of = match &relation.as_of {
             None => None,
@@ -99,15 +100,15 @@ impl Binder<'_> {
                 Some(Box::new(expr.ok_or_else(|| unsupported("FOR SYSTEM_TIME AS OF with this type", moment.at))?))
             }
         };
-        self.scan(scope, table, shown.as_deref(), relation.alias.as_ref(), as_of, at)
+        self.scan(scope, table, shown.as_ref(), relation.alias.as_ref(), as_of, at)
     }
 
-    /// The rows of a table, as an item of FROM; `shown` are the columns that can be seen, `None` for all.
+    /// The rows of a table, as an item of FROM. `shown` is what the query of a view knows of it.
     fn scan(
         &mut self,
         scope: &Scope<'_>,
         table: Arc<Table>,
-        shown: Option<&[(usize, Box<str>)]>,
+        shown: Option<&ViewTable>,
         alias: Option<&Alias>,
         as_of: Option<Box<Expr>>,
         at: Pos,

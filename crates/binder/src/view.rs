@@ -96,12 +96,12 @@ impl Binder<'_> {
         Ok(NewView { query: rewritten(query, &notes.rewrites), output: bound.output, tables })
     }
 
-    /// The table of a name, and the columns of it that can be seen; `None` for all.
-    pub(crate) fn visible_table(&self, name: &ast::Name) -> Result<(Arc<Table>, Option<Vec<(usize, Box<str>)>>)> {
+    /// The table of a name; in the query of a view with what the text knows of it.
+    pub(crate) fn visible_table(&self, name: &ast::Name) -> Result<(Arc<Table>, Option<ViewTable>)> {
         if let (Some(view), [schema]) = (self.views.last(), &*name.qualifier) {
             let is_meant = |one: &&ViewTable| *one.schema == *schema.as_str() && *one.name == *name.name.as_str();
             if let Some(found) = view.tables.iter().find(is_meant) {
-                return Ok((Arc::clone(&found.table), Some(found.columns.clone())));
+                return Ok((Arc::clone(&found.table), Some(found.clone())));
             }
         }
         Ok((self.table(name)?, None))
@@ -112,7 +112,7 @@ impl Binder<'_> {
         &mut self,
         scope: &Scope<'_>,
         table: Arc<Table>,
-        shown: Option<&[(usize, Box<str>)]>,
+        shown: Option<&ViewTable>,
         alias: Option<&Alias>,
         at: Pos,
     ) -> Result<(Rel, Vec<Source>)> {
@@ -138,13 +138,18 @@ impl Binder<'_> {
         self.take_places(&mut bound.rel, subqueries, ctes);
         let outputs: Vec<&Output> = bound.outputs.iter().map(|one| &one.output).collect();
         check_types(&table, &outputs)?;
-        let columns: Vec<u32> = outputs.iter().map(|output| output.column).collect();
-        let numbers = columns.iter().zip(1..).map(|(column, number)| (*column, (table.oid, number)));
-        self.origins.extend(numbers);
-        scope.own.borrow_mut().extend(&columns);
+        let outputs: Vec<u32> = outputs.iter().map(|output| output.column).collect();
+        let (rel, columns) = without_renames(bound.rel, outputs);
+        // Of two names of one column the first counts.
+        for (at, column) in columns.iter().enumerate().rev() {
+            self.origins.insert(*column, (table.oid, i16::try_from(at + 1).unwrap_or(i16::MAX)));
+        }
+        let mut made = Vec::new();
+        rel.outputs(&mut made);
+        scope.own.borrow_mut().extend(made);
         self.note_table(&table, &columns, alias);
         let source = self.shown_source(&table, &columns, shown, alias, at)?;
-        Ok((bound.rel, vec![source]))
+        Ok((rel, vec![source]))
     }
 
     /// The names of a table or view in FROM.
@@ -152,16 +157,17 @@ impl Binder<'_> {
         &self,
         table: &Arc<Table>,
         columns: &[u32],
-        shown: Option<&[(usize, Box<str>)]>,
+        shown: Option<&ViewTable>,
         alias: Option<&Alias>,
         at: Pos,
     ) -> Result<Source> {
         let mut source = self.table_source(table, columns, at);
         if let Some(shown) = shown {
+            source.name = Ident::new(&shown.name);
             let named = |(at_column, name): &(usize, Box<str>)| {
                 source_column(Ident::new(name), self.column_expr(columns[*at_column], at))
             };
-            source.columns = shown.iter().map(named).collect();
+            source.columns = shown.columns.iter().map(named).collect();
         }
         source.has_alias = alias.is_some();
         rename(&mut source, alias)?;
@@ -303,6 +309,31 @@ impl Binder<'_> {
             }
         }
         name
+    }
+}
+
+/// Leaves out a projection that only renames columns of joined tables: a view of this kind is its tables. Returns also the
+/// columns of the result.
+fn without_renames(rel: Rel, outputs: Vec<u32>) -> (Rel, Vec<u32>) {
+    fn is_joined_rows(rel: &Rel) -> bool {
+        match rel {
+            Rel::Scan { .. } | Rel::Join { .. } | Rel::AsOfJoin { .. } => true,
+            Rel::Filter { input, .. } => is_joined_rows(input),
+            _ => false,
+        }
+    }
+    let Rel::Project { columns, .. } = &rel else { return (rel, outputs) };
+    let renamed = |output: &u32| {
+        let (_, value) = columns.iter().find(|(column, _)| column == output)?;
+        match value.kind {
+            ExprKind::Column(of) => Some(of),
+            _ => None,
+        }
+    };
+    let below: Option<Vec<u32>> = outputs.iter().map(renamed).collect();
+    match (below, rel) {
+        (Some(below), Rel::Project { input, .. }) if is_joined_rows(&input) => (*input, below),
+        (_, rel) => (rel, outputs),
     }
 }
 

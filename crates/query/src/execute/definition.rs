@@ -54,6 +54,8 @@ fn words(sql: &str, statement: &Statement) -> String {
         | Statement::Call(_)
         | Statement::Grant(_)
         | Statement::GrantRole(_) => 1,
+        // CREATE MATERIALIZED VIEW.
+        Statement::CreateTableAs(_) => 3,
         _ => 2,
     };
     let words = sql.split_whitespace().take_while(|word| word.chars().all(|c| c.is_ascii_alphabetic()));

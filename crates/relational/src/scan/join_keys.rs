@@ -18,12 +18,12 @@ use datafusion::error::Result as DfResult;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, DynamicFilterPhysicalExpr, InListExpr, Literal, lit};
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use engine::{ScanRequest, SeriesFilter, TableView};
 use model::{Result, TableRef};
 
@@ -52,12 +52,55 @@ pub(crate) fn tell_scans(plan: Arc<dyn ExecutionPlan>) -> DfResult<Arc<dyn Execu
 
 /// The join with a filter for a scan on its second side; `None` for all other operators.
 fn told(node: &Arc<dyn ExecutionPlan>) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(join) = hash_join(node).filter(|join| *join.partition_mode() == PartitionMode::CollectLeft) else {
+        return Ok(None);
+    };
+    if let Some(told) = told_join(join)? {
+        return Ok(Some(told));
+    }
+    if !is_better_swapped(join) {
+        return Ok(None);
+    }
+    let swapped = join.swap_inputs(PartitionMode::CollectLeft)?;
+    if let Some(join) = hash_join(&swapped) {
+        return told_join(join);
+    }
+    // The order of the columns is restored above the join.
+    let [child] = swapped.children()[..] else { return Ok(None) };
+    let told = match hash_join(child) {
+        Some(join) => told_join(join)?,
+        None => None,
+    };
+    #[expect(deprecated, reason = "what replaces it asks which properties are kept, and here all are made anew")]
+    told.map(|told| Arc::clone(&swapped).with_new_children(vec![told])).transpose()
+}
+
+fn hash_join(node: &Arc<dyn ExecutionPlan>) -> Option<&HashJoinExec> {
     let any: &dyn Any = node.as_ref();
-    let Some(join) = any.downcast_ref::<HashJoinExec>() else { return Ok(None) };
+    any.downcast_ref()
+}
+
+/// Whether the first side is a scan of a `columns` table and the second one some rows of other tables, which have no
+/// statistics: then DataFusion leaves the sides as they were written.
+fn is_better_swapped(join: &HashJoinExec) -> bool {
+    let right = join.right();
+    *join.join_type() == JoinType::Inner
+        && right.output_partitioning().partition_count() == 1
+        && right.output_ordering().is_none()
+        && contains(right, &|any| any.is::<FilterExec>())
+        && !contains(right, &|any| any.is::<ColumnsScan>())
+}
+
+fn contains(node: &Arc<dyn ExecutionPlan>, is_one: &dyn Fn(&dyn Any) -> bool) -> bool {
+    let any: &dyn Any = node.as_ref();
+    is_one(any) || node.children().into_iter().any(|child| contains(child, is_one))
+}
+
+fn told_join(join: &HashJoinExec) -> DfResult<Option<Arc<dyn ExecutionPlan>>> {
     // Rows of the second side without a partner are in no result of these.
     let drops_others =
         matches!(join.join_type(), JoinType::Inner | JoinType::Left | JoinType::LeftSemi | JoinType::RightSemi);
-    if !drops_others || *join.partition_mode() != PartitionMode::CollectLeft {
+    if !drops_others {
         return Ok(None);
     }
     let position = |expr: &Arc<dyn PhysicalExpr>| column(expr).map(Column::index);
