@@ -125,6 +125,7 @@ impl Db {
                 *old = Arc::new(next);
             }
             Change::DropSequence(id) => sequences.retain(|sequence| sequence.id != id),
+            Change::AlterView(_) | Change::DropView(_) => panic!("this database has no views"),
         }
         Vec::new()
     }
