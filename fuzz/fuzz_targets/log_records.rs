@@ -15,7 +15,10 @@ use engine::{
 use env::sim::SimEnv;
 use env::{Env, Open};
 use libfuzzer_sys::fuzz_target;
-use model::{ColumnId, ColumnRole, DataType, KeyValue, Lsn, Result, TableName, TableOptions, TimeRange, key};
+use model::{
+    ColumnId, ColumnRole, DataType, KeyValue, Lsn, Result, TableName, TableOptions, TimeRange, ViewColumn, ViewReference,
+    ViewReferenceColumn, ViewSpec, key,
+};
 use wal::{Appended, Space, Wal, WalOptions};
 
 const DIR: &str = "/d";
@@ -153,6 +156,15 @@ fn write_good(engine: &Engine) -> Result<()> {
     let mut txn = begin();
     txn.add_columns(&TableName::public("t"), &[column("w", DataType::Int64, ColumnRole::Field)])?;
     txn.drop_table(&TableName::public("gone"))?;
+    let time = ViewReferenceColumn { number: 0, name: "time".into(), ty: DataType::Timestamp as u32, typmod: -1 };
+    txn.create_view(Arc::new(ViewSpec {
+        id: txn.next_number(),
+        name: TableName::public("w"),
+        version: 1,
+        columns: vec![ViewColumn { name: "time".into(), ty: 1184, typmod: -1 }],
+        query: "SELECT t.time FROM public.t".into(),
+        references: vec![ViewReference { name: TableName::public("t"), object: table.0, columns: vec![time] }],
+    }))?;
     engine.finish(txn.commit(Durability::Sync)).map(drop)
 }
 

@@ -12,6 +12,7 @@ use scalar::{Call, Context, Expr, ExprKind, Place, Session, Value};
 use crate::change::BoundChange;
 use crate::scope::Scope;
 use crate::tree::{ChangeStatement, Column, Cte, Query, Statement, Subplan, Table};
+use crate::view::{ViewNotes, ViewQuery};
 use crate::walk::OuterColumns;
 
 /// Maximum number of expressions and queries within each other. A level takes some kilobytes of stack here, and some more in
@@ -27,8 +28,16 @@ pub trait Schema {
     /// The table of a name; without a schema, the first one along the search path. `None` if there is none.
     ///
     /// # Errors
-    /// 0A000 for a relation that cannot be bound yet, such as a view.
+    /// 0A000 for a relation that cannot be bound.
     fn table(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>>;
+
+    /// The query of a view, which [`Schema::table`] returned.
+    ///
+    /// # Errors
+    /// XX001 for a text that cannot be parsed.
+    fn view(&self, view: &Table) -> Result<ViewQuery> {
+        Err(Error::bug(format!("no query of view {}", view.name)))
+    }
 
     /// The name of a table that a user who wrote an unknown name may have meant.
     fn similar_table(&self, _name: &str) -> Option<String> {
@@ -122,6 +131,12 @@ pub(crate) struct Binder<'s> {
     pub(crate) has_nanoseconds: bool,
     /// Scanned tables with their columns.
     pub(crate) scans: Vec<(Arc<Table>, Vec<u32>)>,
+    /// Views whose queries are being bound, the innermost last.
+    pub(crate) views: Vec<Arc<ViewQuery>>,
+    /// Number of views that were bound.
+    pub(crate) views_read: usize,
+    /// What a new view needs to know about its query; `None` for other statements.
+    pub(crate) notes: Option<ViewNotes>,
     /// Number of expressions and queries around the current one.
     level: usize,
     /// Types of the parameters as far as they are known.
@@ -145,6 +160,9 @@ impl<'s> Binder<'s> {
             rows_of: FxHashMap::default(),
             has_nanoseconds: schema.keeps_nanoseconds(),
             scans: Vec::new(),
+            views: Vec::new(),
+            views_read: 0,
+            notes: None,
             level: 0,
             parameters: declared.to_vec(),
             late: None,
@@ -152,7 +170,7 @@ impl<'s> Binder<'s> {
         }
     }
 
-    fn statement(&mut self, query: &ast::Query) -> Result<Query> {
+    pub(crate) fn statement(&mut self, query: &ast::Query) -> Result<Query> {
         let bound = self.query(query, None, true)?;
         let parameters = self.finished()?;
         let output = bound.outputs.into_iter().map(|one| one.output).collect();

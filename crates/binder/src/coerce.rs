@@ -73,7 +73,9 @@ impl Binder<'_> {
                 Value::Text(text) => {
                     // Only interval looks at its modifier when it reads a text; the others are checked by a function.
                     let typmod = if to == TypeId::INTERVAL { typmod } else { -1 };
-                    ExprKind::Constant(self.read(&text, to, typmod, at)?)
+                    let value = self.read(&text, to, typmod, at)?;
+                    self.note_constant(&value, to, at);
+                    ExprKind::Constant(value)
                 }
                 value => ExprKind::Constant(value),
             },
@@ -111,6 +113,7 @@ impl Binder<'_> {
         let Some(nanos) = nanos else {
             return Ok(Expr::new(ExprKind::Constant(value), TypeId::TIMESTAMPTZ, at));
         };
+        self.note_nanoseconds(nanos, at);
         let nanos = Expr::new(ExprKind::Constant(Value::Plain(Datum::Int8(nanos))), TypeId::INT8, at);
         self.plain_call("to_timestamp_nanos", vec![nanos], parser::ast::Pos(at.0))
     }

@@ -95,8 +95,10 @@ impl Binder<'_> {
     }
 
     fn parameter(&mut self, scope: &Scope<'_>, number: u32, at: Pos) -> Result<Expr> {
-        // A definition has no parameters.
-        let is_allowed = |index: &u32| *index < u32::from(u16::MAX) && scope.clause.get().definition().is_none();
+        // A definition has no parameters, nor has a view.
+        let is_of_view = self.notes.is_some() || !self.views.is_empty();
+        let is_allowed =
+            |index: &u32| *index < u32::from(u16::MAX) && scope.clause.get().definition().is_none() && !is_of_view;
         let Some(index) = number.checked_sub(1).filter(is_allowed) else {
             return Err(error(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter ${number}"), at));
         };

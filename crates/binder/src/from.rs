@@ -11,6 +11,7 @@ use scalar::{Expr, ExprKind, Place, Value};
 use crate::binder::{Binder, error, unsupported};
 use crate::scope::{Clause, Lateral, Scope, Source, SourceColumn, SourceKind};
 use crate::tree::{JoinKind, Rel, Table, TableFunction};
+use crate::view::ViewTable;
 
 /// Maximum number of items in a FROM clause: each is joined with those before it.
 const ITEMS_MAX: usize = 100;
@@ -83,7 +84,14 @@ impl Binder<'_> {
             }
             return self.cte_reference(scope, &cte, relation.alias.as_ref(), at);
         }
-        let table = self.table(&relation.name)?;
+        let (table, shown) = self.visible_table(&relation.name)?;
+        self.note_relation(&relation.name, &table);
+        if table.is_view {
+            if relation.as_of.is_some() {
+                return Err(unsupported("FOR SYSTEM_TIME of a view", at));
+            }
+            return self.view(scope, table, shown.as_ref(), relation.alias.as_ref(), at);
+        }
         let as_of = match &relation.as_of {
             None => None,
             Some(moment) => {
@@ -92,22 +100,22 @@ impl Binder<'_> {
                 Some(Box::new(expr.ok_or_else(|| unsupported("FOR SYSTEM_TIME AS OF with this type", moment.at))?))
             }
         };
-        self.scan(scope, table, relation.alias.as_ref(), as_of, at)
+        self.scan(scope, table, shown.as_ref(), relation.alias.as_ref(), as_of, at)
     }
 
-    /// The rows of a table, as an item of FROM.
+    /// The rows of a table, as an item of FROM. `shown` is what the query of a view knows of it.
     fn scan(
         &mut self,
         scope: &Scope<'_>,
         table: Arc<Table>,
+        shown: Option<&ViewTable>,
         alias: Option<&Alias>,
         as_of: Option<Box<Expr>>,
         at: Pos,
     ) -> Result<(Rel, Vec<Source>)> {
         let columns = self.table_columns(scope, &table);
-        let mut source = self.table_source(&table, &columns, at);
-        source.has_alias = alias.is_some();
-        rename(&mut source, alias)?;
+        self.note_table(&table, &columns, alias);
+        let source = self.shown_source(&table, &columns, shown, alias, at)?;
         self.scans.push((Arc::clone(&table), columns.clone()));
         self.lock_table(scope, &source.name, &table, &columns);
         Ok((Rel::Scan { table, columns, as_of }, vec![source]))
@@ -262,7 +270,7 @@ impl Binder<'_> {
             values.push(self.known(bound).map(|bound| self.constant(&bound))??);
         }
         let table = self.schema.table_function(&name, &values)?;
-        self.scan(scope, table, item.alias.as_ref(), None, call.name.at).map(Some)
+        self.scan(scope, table, None, item.alias.as_ref(), None, call.name.at).map(Some)
     }
 
     /// The value of an expression without columns and parameters; `None` for any other.
@@ -366,6 +374,11 @@ impl Binder<'_> {
     }
 
     fn join_item(&mut self, scope: &Scope<'_>, join: &ast::Join) -> Result<(Rel, Vec<Source>)> {
+        let has_names = join.alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
+        self.below_names(has_names, |binder| binder.join_of(scope, join))
+    }
+
+    fn join_of(&mut self, scope: &Scope<'_>, join: &ast::Join) -> Result<(Rel, Vec<Source>)> {
         let (left, left_sources) = self.table_expr(scope, &join.left)?;
         // The left side can be referred to by lateral items of the right one.
         let outer_sources = scope.tables.borrow().clone();
@@ -397,6 +410,7 @@ impl Binder<'_> {
                     .map(|column| column.name.clone())
                     .filter(|name| right_columns.iter().any(|column| column.name == *name))
                     .collect();
+                self.note_natural(join, &common);
                 let (merged, on) = self.using(kind, &common, &left_columns, &right_columns)?;
                 (merged, on, None)
             }
@@ -616,7 +630,7 @@ fn visible_columns(sources: &[Source]) -> Vec<SourceColumn> {
     sources.iter().filter(|source| source.by_column).flat_map(|source| source.columns.iter().cloned()).collect()
 }
 
-fn source_column(name: Ident, expr: Expr) -> SourceColumn {
+pub(crate) fn source_column(name: Ident, expr: Expr) -> SourceColumn {
     SourceColumn { name, expr, is_added: false }
 }
 
@@ -636,7 +650,7 @@ fn unnamed(columns: Vec<SourceColumn>) -> Source {
 }
 
 /// Gives an item the names of its alias.
-fn rename(source: &mut Source, alias: Option<&Alias>) -> Result<()> {
+pub(crate) fn rename(source: &mut Source, alias: Option<&Alias>) -> Result<()> {
     let Some(alias) = alias else { return Ok(()) };
     source.name = alias.name.clone();
     if alias.columns.len() > source.columns.len() {

@@ -5,7 +5,7 @@
 //!
 //! The files follow a query's life: `query` and `from` bind its clauses, `scope` finds names, `expr`, `operator` and `call` bind
 //! expressions, `coerce` adds casts, `group`, `window` and `sort` finish a SELECT. `insert`, `update` (also DELETE) and `merge` bind
-//! changes; `assign` and `change` have what these share. `definition` binds CHECK, DEFAULT and USING.
+//! changes; `assign` and `change` have what these share. `definition` binds CHECK, DEFAULT and USING. `view` binds views.
 //!
 //! Invariants: no I/O, no executor. All types, names of columns, errors and their places come from here. A bound tree is well
 //! typed: operands have exactly the types that their operator takes, and every cast is in the tree.
@@ -37,10 +37,12 @@ mod subquery;
 pub mod tree;
 mod types;
 mod update;
+mod view;
 mod walk;
 mod window;
 mod with;
 
 pub use binder::{Schema, bind, bind_statement, data_type};
 pub use definition::{DefinitionClause, bind_expression};
+pub use view::{NewView, ViewQuery, ViewTable, bind_view};
 pub use walk::{change, used_columns, visit, visit_operators};

@@ -12,7 +12,10 @@ impl Binder<'_> {
     /// An unqualified name.
     pub(crate) fn column_name(&mut self, scope: &Scope<'_>, name: &Ident, at: Pos) -> Result<Expr> {
         Ok(match scope.name(name, at)? {
-            Found::Column(column) => placed(column.expr, at),
+            Found::Column(column) => {
+                self.note_column(scope, &column, at);
+                placed(column.expr, at)
+            }
             Found::Row(source) => whole_row(&source, at),
         })
     }
@@ -20,6 +23,9 @@ impl Binder<'_> {
     /// A qualified name: `table.column`, `schema.table.column`, `database.schema.table.column`.
     pub(crate) fn path(&mut self, scope: &Scope<'_>, parts: &[Ident], at: Pos) -> Result<Expr> {
         if let Some(column) = self.path_column(scope, parts, at)? {
+            if parts.len() > 2 {
+                self.note_column(scope, &column, at);
+            }
             return Ok(placed(column.expr, at));
         }
         match parts {

@@ -268,7 +268,9 @@ impl Binder<'_> {
             let visible = |(name, expr): (Ident, Expr)| Target { name, expr, is_hidden: false };
             match &item.expr.kind {
                 Ast::Wildcard(qualifier) => {
-                    targets.extend(self.star(scope, qualifier, item.expr.at)?.into_iter().map(visible));
+                    let columns = self.star(scope, qualifier, item.expr.at)?;
+                    self.note_star(scope, &item.expr, &columns);
+                    targets.extend(columns.into_iter().map(visible));
                 }
                 Ast::Indirection(of) if matches!(of.steps.last(), Some(Step::All)) => {
                     return Err(unsupported("the star of a row", item.expr.at));
@@ -276,6 +278,7 @@ impl Binder<'_> {
                 _ => {
                     let expr = self.expr(scope, &item.expr)?;
                     let name = item.alias.clone().unwrap_or_else(|| Self::output_name(&item.expr));
+                    self.note_target(item, &name);
                     targets.push(visible((name, expr)));
                 }
             }

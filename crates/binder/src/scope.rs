@@ -188,7 +188,7 @@ pub(crate) struct Source {
 impl Source {
     /// The system column `tableoid` of a table. The table of a row is known, since no table inherits from another one.
     pub(crate) fn system_column(&self, name: &Ident) -> Option<SourceColumn> {
-        let table = self.table.as_ref().filter(|_| name == "tableoid")?;
+        let table = self.table.as_ref().filter(|table| name == "tableoid" && !table.is_view)?;
         let place = Place::default();
         let constant = ExprKind::Constant(Value::Plain(Datum::Oid(table.oid)));
         let number = Expr::new(constant, TypeId::OID, place);

@@ -139,6 +139,16 @@ pub struct Table {
     pub unique: Vec<UniqueIndex>,
     /// Whether its times have nanoseconds, which constants beside them keep; others have microseconds.
     pub has_nanoseconds: bool,
+    /// Whether it is a view.
+    pub is_view: bool,
+}
+
+impl Table {
+    /// Whether it is a table of the system or of a function, which is always found by its name.
+    #[must_use]
+    pub fn is_of_system(&self) -> bool {
+        matches!(&*self.schema, "pg_catalog" | "information_schema" | "()")
+    }
 }
 
 /// A unique index of a table.

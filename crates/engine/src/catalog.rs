@@ -1,18 +1,19 @@
-//! The catalog: schemas, tables, indexes and sequences at one LSN.
+//! The catalog: schemas, tables, indexes, sequences and views at one LSN.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::{
     Column, ColumnId, ColumnRole, DataType, Error, Result, RowIndex, RowSchema, RowSchemaRef, SequenceRef, SqlState,
-    Table, TableId, TableName, TableOptions, TableRef, limits,
+    Table, TableId, TableName, TableOptions, TableRef, ViewRef, ViewSpec, limits,
 };
 
-use crate::catalog_object::{CatalogObject, ObjectKey};
+use crate::catalog_object::{CatalogObject, ObjectKey, encode_view};
 
-/// Schemas, tables, indexes and sequences. Immutable; a change returns a new catalog.
+/// Schemas, tables, indexes, sequences and views. Immutable; a change returns a new catalog.
 ///
-/// Always true: relation names are unique within a schema, across all kinds of relations.
+/// Always true: relation names are unique within a schema, across all kinds of relations. In every catalog of a
+/// database version, the tables and views that a view reads exist, with the columns that it uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalog {
     schemas: BTreeSet<String>,
@@ -20,6 +21,7 @@ pub struct Catalog {
     by_id: BTreeMap<TableId, TableRef>,
     row_tables: BTreeMap<TableId, RowSchemaRef>,
     sequences: BTreeMap<u32, SequenceRef>,
+    views: BTreeMap<u32, ViewRef>,
     /// Names of all relations except `columns` tables.
     relations: BTreeMap<TableName, Relation>,
 }
@@ -31,6 +33,7 @@ enum Relation {
     /// An index of this table.
     Index(TableId),
     Sequence(u32),
+    View(u32),
 }
 
 /// Definition of a `columns` table to be created.
@@ -67,6 +70,7 @@ impl Default for Catalog {
             by_id: BTreeMap::new(),
             row_tables: BTreeMap::new(),
             sequences: BTreeMap::new(),
+            views: BTreeMap::new(),
             relations: BTreeMap::new(),
         }
     }
@@ -95,7 +99,7 @@ impl Catalog {
     pub fn row_table(&self, name: &TableName) -> Option<&RowSchemaRef> {
         match self.relations.get(name)? {
             Relation::RowTable(id) => self.row_tables.get(id),
-            Relation::Index(_) | Relation::Sequence(_) => None,
+            _ => None,
         }
     }
 
@@ -124,7 +128,7 @@ impl Catalog {
     pub fn sequence(&self, name: &TableName) -> Option<&SequenceRef> {
         match self.relations.get(name)? {
             Relation::Sequence(id) => self.sequences.get(id),
-            Relation::Index(_) | Relation::RowTable(_) => None,
+            _ => None,
         }
     }
 
@@ -139,6 +143,52 @@ impl Catalog {
         self.sequences.values()
     }
 
+    /// The view called `name`.
+    #[must_use]
+    pub fn view(&self, name: &TableName) -> Option<&ViewRef> {
+        match self.relations.get(name)? {
+            Relation::View(id) => self.views.get(id),
+            _ => None,
+        }
+    }
+
+    /// The view with this number.
+    #[must_use]
+    pub fn view_by_id(&self, id: u32) -> Option<&ViewRef> {
+        self.views.get(&id)
+    }
+
+    /// All views, by number.
+    pub fn views(&self) -> impl Iterator<Item = &ViewRef> {
+        self.views.values()
+    }
+
+    /// Schema and name of a table or view.
+    #[must_use]
+    pub fn name_of(&self, object: u32) -> Option<&TableName> {
+        let id = TableId(object);
+        let rows = || self.row_tables.get(&id).map(|table| &table.name);
+        let view = || self.views.get(&object).map(|view| &view.name);
+        self.by_id.get(&id).map(|table| &table.name).or_else(rows).or_else(view)
+    }
+
+    /// Name, type and type modifier of a column of a table or view, as [`model::ViewReferenceColumn`] has them.
+    /// `None` if there is no such column.
+    #[must_use]
+    pub fn column_of(&self, object: u32, column: u32) -> Option<(&str, u32, i32)> {
+        let (id, at) = (TableId(object), column as usize);
+        if let Some(table) = self.by_id.get(&id) {
+            let column = table.columns.iter().find(|one| one.id.0 == column)?;
+            return Some((&column.name, column.ty as u32, -1));
+        }
+        if let Some(table) = self.row_tables.get(&id) {
+            let column = table.columns.get(at).filter(|column| !column.dropped)?;
+            return Some((&column.name, column.ty.oid(), column.ty.typmod()));
+        }
+        let column = self.views.get(&object)?.columns.get(at)?;
+        Some((&column.name, column.ty, column.typmod))
+    }
+
     /// Numbers of `columns` tables, `rows` tables and sequences.
     pub(crate) fn counts(&self) -> (usize, usize, usize) {
         (self.by_id.len(), self.row_tables.len(), self.sequences.len())
@@ -150,7 +200,8 @@ impl Catalog {
         debug_assert!(
             self.relations.len()
                 == self.row_tables.values().map(|table| 1 + indexes(table).count()).sum::<usize>()
-                    + self.sequences.len(),
+                    + self.sequences.len()
+                    + self.views.len(),
             "BUG: a relation has two names, or a name two relations"
         );
         debug_assert!(
@@ -183,13 +234,14 @@ impl Catalog {
     }
 
     /// All objects except schema `public`, which always exists; each after those that it depends
-    /// on.
+    /// on, except that views are ordered by number.
     pub(crate) fn objects(&self) -> impl Iterator<Item = CatalogObject> {
         let schemas = self.schemas.iter().filter(|name| *name != "public").cloned().map(CatalogObject::Schema);
         let tables = self.by_id.values().cloned().map(CatalogObject::Table);
         let row_tables = self.row_tables.values().cloned().map(CatalogObject::RowTable);
         let sequences = self.sequences.values().cloned().map(CatalogObject::Sequence);
-        schemas.chain(tables).chain(row_tables).chain(sequences)
+        let views = self.views.values().cloned().map(CatalogObject::View);
+        schemas.chain(tables).chain(row_tables).chain(sequences).chain(views)
     }
 
     /// The object with this key, if it exists.
@@ -199,13 +251,17 @@ impl Catalog {
             ObjectKey::Table(id) => self.by_id.get(id).cloned().map(CatalogObject::Table),
             ObjectKey::RowTable(id) => self.row_tables.get(id).cloned().map(CatalogObject::RowTable),
             ObjectKey::Sequence(id) => self.sequences.get(id).cloned().map(CatalogObject::Sequence),
+            ObjectKey::View(id) => self.views.get(id).cloned().map(CatalogObject::View),
         }
     }
 
     /// Whether an object of any kind has this number.
     pub(crate) fn has_number(&self, number: u32) -> bool {
         let id = TableId(number);
-        self.by_id.contains_key(&id) || self.row_tables.contains_key(&id) || self.sequences.contains_key(&number)
+        self.by_id.contains_key(&id)
+            || self.row_tables.contains_key(&id)
+            || self.sequences.contains_key(&number)
+            || self.views.contains_key(&number)
     }
 
     /// Returns a catalog with an object added, or replaced by its next version.
@@ -218,6 +274,7 @@ impl Catalog {
             CatalogObject::Table(table) => self.with_table(table),
             CatalogObject::RowTable(schema) => self.with_row_table(schema),
             CatalogObject::Sequence(sequence) => self.with_sequence(sequence),
+            CatalogObject::View(view) => self.with_view(view),
         }
     }
 
@@ -230,6 +287,7 @@ impl Catalog {
             ObjectKey::Schema(name) => self.without_schema(name),
             ObjectKey::Table(id) | ObjectKey::RowTable(id) => Ok(self.without_table(*id)),
             ObjectKey::Sequence(id) => Ok(self.without_sequence(*id)),
+            ObjectKey::View(id) => Ok(self.without_view(*id)),
         }
     }
 
@@ -292,11 +350,12 @@ impl Catalog {
     }
 
     fn check_count(&self, name: &TableName, is_there: bool) -> Result<()> {
-        let count = self.by_id.len() + self.row_tables.len();
+        let count = self.by_id.len() + self.row_tables.len() + self.views.len();
         if is_there || count < limits::TABLES_MAX {
             return Ok(());
         }
-        let text = format!("table {name} would be the {}th; the limit is {}", count + 1, limits::TABLES_MAX);
+        let text =
+            format!("relation {name} would be the {}th table or view; the limit is {}", count + 1, limits::TABLES_MAX);
         Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text))
     }
 
@@ -342,6 +401,120 @@ impl Catalog {
         next
     }
 
+    /// Returns a catalog with a view added or changed. What it reads is checked by [`Catalog::check_views`].
+    ///
+    /// # Errors
+    /// 42P07, 3F000, 54000.
+    pub(crate) fn with_view(&self, view: ViewRef) -> Result<Catalog> {
+        let mut next = self.without_view(view.id);
+        next.check_schema(&view.name)?;
+        next.check_count(&view.name, false)?;
+        next.check_free(&view.name)?;
+        next.relations.insert(view.name.clone(), Relation::View(view.id));
+        next.views.insert(view.id, view);
+        Ok(next.check())
+    }
+
+    /// Returns a catalog with a view removed.
+    pub(crate) fn without_view(&self, id: u32) -> Catalog {
+        let mut next = self.clone();
+        if let Some(view) = next.views.remove(&id) {
+            next.relations.remove(&view.name);
+        }
+        next
+    }
+
+    /// Checks that what the views read exists, and that they are not nested too deeply.
+    ///
+    /// # Errors
+    /// 2BP01 for a table or view that is missing, or a column that is missing or of another type; 42P17 for a view
+    /// that reads itself; 54001 for more than [`limits::VIEW_LEVELS_MAX`] levels.
+    pub(crate) fn check_views(&self) -> Result<()> {
+        for view in self.views.values() {
+            self.check_references(view)?;
+        }
+        let mut levels = BTreeMap::new();
+        for view in self.views.values() {
+            self.check_levels(view, &mut levels, 1)?;
+        }
+        Ok(())
+    }
+
+    fn check_references(&self, view: &ViewSpec) -> Result<()> {
+        for reference in &view.references {
+            let missing = |what: String| {
+                let text = format!("{what} cannot be dropped or altered because view {} depends on it", view.name);
+                Err(Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text).with_hint("run the transaction again"))
+            };
+            if self.name_of(reference.object).is_none() {
+                return missing(format!("relation {}", reference.name));
+            }
+            for column in &reference.columns {
+                let is_same = |(_, ty, typmod)| (ty, typmod) == (column.ty, column.typmod);
+                if !self.column_of(reference.object, column.number).is_some_and(is_same) {
+                    return missing(format!("column \"{}\" of relation {}", column.name, reference.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of levels of a view, which `above` others read; `levels` has those that are known.
+    fn check_levels(&self, view: &ViewSpec, levels: &mut BTreeMap<u32, usize>, above: usize) -> Result<usize> {
+        if let Some(known) = levels.get(&view.id).filter(|known| above + **known - 1 <= limits::VIEW_LEVELS_MAX) {
+            return Ok(*known);
+        }
+        if above > limits::VIEW_LEVELS_MAX {
+            return Err(self.nested_too_deeply(view));
+        }
+        let mut below = 0;
+        for reference in &view.references {
+            if let Some(view) = self.views.get(&reference.object) {
+                below = below.max(self.check_levels(view, levels, above + 1)?);
+            }
+        }
+        levels.insert(view.id, below + 1);
+        Ok(below + 1)
+    }
+
+    fn nested_too_deeply(&self, view: &ViewSpec) -> Error {
+        let mut seen = BTreeSet::new();
+        let mut next = vec![view.id];
+        while let Some(id) = next.pop() {
+            let references = self.views.get(&id).into_iter().flat_map(|view| &view.references);
+            for reference in references.filter(|reference| self.views.contains_key(&reference.object)) {
+                if reference.object == view.id {
+                    let text = format!("infinite recursion detected in rules for relation \"{}\"", view.name.table);
+                    return Error::new(SqlState("42P17"), text);
+                }
+                if seen.insert(reference.object) {
+                    next.push(reference.object);
+                }
+            }
+        }
+        let text = format!("views are nested deeper than {} levels at view {}", limits::VIEW_LEVELS_MAX, view.name);
+        Error::new(SqlState::STATEMENT_TOO_COMPLEX, text)
+    }
+
+    /// Views that read one of these tables and views, directly or through others; each before those that read it.
+    #[must_use]
+    pub fn dependent_views(&self, objects: &[u32]) -> Vec<ViewRef> {
+        let mut found: Vec<ViewRef> = Vec::new();
+        let mut known: BTreeSet<u32> = objects.iter().copied().collect();
+        loop {
+            // A view may read one with a higher number.
+            let reads = |view: &&ViewRef| {
+                !known.contains(&view.id) && view.references.iter().any(|one| known.contains(&one.object))
+            };
+            let more: Vec<ViewRef> = self.views.values().filter(reads).cloned().collect();
+            if more.is_empty() {
+                return found;
+            }
+            known.extend(more.iter().map(|view| view.id));
+            found.extend(more);
+        }
+    }
+
     /// Returns a catalog with a table of either kind removed.
     pub(crate) fn without_table(&self, id: TableId) -> Catalog {
         let mut next = self.clone();
@@ -360,6 +533,44 @@ impl Catalog {
 /// All indexes of a table.
 fn indexes(table: &RowSchema) -> impl Iterator<Item = &RowIndex> {
     table.primary.iter().chain(&table.secondary)
+}
+
+/// Checks the invariants of views that all code relies on.
+///
+/// # Errors
+/// 42602, 42701, 42P16, 54000, 54011.
+pub(crate) fn check_view(view: &ViewSpec) -> Result<()> {
+    check_name("view", &view.name.table)?;
+    if view.columns.len() > limits::COLUMNS_PER_TABLE_MAX {
+        let text = format!("view {} has more columns than the {} allowed", view.name, limits::COLUMNS_PER_TABLE_MAX);
+        return Err(Error::new(SqlState::TOO_MANY_COLUMNS, text));
+    }
+    let mut names = BTreeSet::new();
+    for column in &view.columns {
+        check_name("column", &column.name)?;
+        if !names.insert(&column.name) {
+            let text = format!("column \"{}\" specified more than once", column.name);
+            return Err(Error::new(SqlState::DUPLICATE_COLUMN, text));
+        }
+    }
+    let mut objects = BTreeSet::from([view.id]);
+    if let Some(twice) = view.references.iter().find(|reference| !objects.insert(reference.object)) {
+        let text =
+            format!("view {} has relation {} twice, or itself, among those that it reads", view.name, twice.name);
+        return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
+    }
+    let mut definition = Vec::new();
+    encode_view(view, &mut definition);
+    if definition.len() > limits::VIEW_BYTES_MAX {
+        let text = format!(
+            "the definition of view {} has {} bytes; the limit is {}",
+            view.name,
+            definition.len(),
+            limits::VIEW_BYTES_MAX
+        );
+        return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text));
+    }
+    Ok(())
 }
 
 /// Checks the invariants of `rows` tables that all code relies on.

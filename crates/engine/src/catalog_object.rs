@@ -13,11 +13,11 @@ use std::sync::Arc;
 use model::{
     Column, ColumnId, ColumnRole, DataType, Identity, Referential, Result, RowCheck, RowColumn, RowForeignKey,
     RowIndex, RowSchema, RowSchemaRef, SequenceOwner, SequenceRef, SequenceSpec, Table, TableId, TableName,
-    TableOptions, TableRef, Type,
+    TableOptions, TableRef, Type, ViewColumn, ViewRef, ViewReference, ViewReferenceColumn, ViewSpec,
 };
 use rows::RowTable;
 
-use crate::catalog::{check_row_schema, check_shape};
+use crate::catalog::{check_row_schema, check_shape, check_view};
 use crate::codec::{Put, Take};
 use crate::sequence::SequenceState;
 
@@ -25,6 +25,7 @@ const KIND_SCHEMA: u8 = 1;
 const KIND_TABLE: u8 = 2;
 const KIND_ROW_TABLE: u8 = 3;
 const KIND_SEQUENCE: u8 = 4;
+const KIND_VIEW: u8 = 5;
 
 /// An object of the catalog, with its definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,16 +34,18 @@ pub(crate) enum CatalogObject {
     Table(TableRef),
     RowTable(RowSchemaRef),
     Sequence(SequenceRef),
+    View(ViewRef),
 }
 
 /// Kind and identity of an object: its number, or the name of a schema. Ordered so that an object
-/// follows those that it depends on.
+/// follows those that it depends on; a view may depend on a later one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ObjectKey {
     Schema(String),
     Table(TableId),
     RowTable(TableId),
     Sequence(u32),
+    View(u32),
 }
 
 /// State that a commit gives to the object that it creates or alters.
@@ -63,6 +66,7 @@ impl ObjectKey {
             ObjectKey::Table(_) => KIND_TABLE,
             ObjectKey::RowTable(_) => KIND_ROW_TABLE,
             ObjectKey::Sequence(_) => KIND_SEQUENCE,
+            ObjectKey::View(_) => KIND_VIEW,
         }
     }
 
@@ -71,7 +75,7 @@ impl ObjectKey {
         match self {
             ObjectKey::Schema(_) => None,
             ObjectKey::Table(id) | ObjectKey::RowTable(id) => Some(id.0),
-            ObjectKey::Sequence(id) => Some(*id),
+            ObjectKey::Sequence(id) | ObjectKey::View(id) => Some(*id),
         }
     }
 
@@ -80,7 +84,7 @@ impl ObjectKey {
         match self {
             ObjectKey::Schema(name) => out.put_bytes(name.as_bytes()),
             ObjectKey::Table(id) | ObjectKey::RowTable(id) => out.put_bytes(&id.0.to_le_bytes()),
-            ObjectKey::Sequence(id) => out.put_bytes(&id.to_le_bytes()),
+            ObjectKey::Sequence(id) | ObjectKey::View(id) => out.put_bytes(&id.to_le_bytes()),
         }
     }
 
@@ -97,6 +101,7 @@ impl ObjectKey {
             KIND_TABLE => ObjectKey::Table(TableId(id.u32()?)),
             KIND_ROW_TABLE => ObjectKey::RowTable(TableId(id.u32()?)),
             KIND_SEQUENCE => ObjectKey::Sequence(id.u32()?),
+            KIND_VIEW => ObjectKey::View(id.u32()?),
             other => return Err(take.malformed(&format!("has an object of kind {other}"))),
         };
         id.end()?;
@@ -111,6 +116,7 @@ impl std::fmt::Display for ObjectKey {
             ObjectKey::Table(id) => write!(f, "table number {id}"),
             ObjectKey::RowTable(id) => write!(f, "rows table number {id}"),
             ObjectKey::Sequence(id) => write!(f, "sequence number {id}"),
+            ObjectKey::View(id) => write!(f, "view number {id}"),
         }
     }
 }
@@ -122,6 +128,7 @@ impl std::fmt::Display for CatalogObject {
             CatalogObject::Table(table) => write!(f, "table {}", table.name),
             CatalogObject::RowTable(schema) => write!(f, "rows table {}", schema.name),
             CatalogObject::Sequence(sequence) => write!(f, "sequence {}", sequence.name),
+            CatalogObject::View(view) => write!(f, "view {}", view.name),
         }
     }
 }
@@ -133,6 +140,7 @@ impl CatalogObject {
             CatalogObject::Table(table) => ObjectKey::Table(table.id),
             CatalogObject::RowTable(schema) => ObjectKey::RowTable(schema.id),
             CatalogObject::Sequence(sequence) => ObjectKey::Sequence(sequence.id),
+            CatalogObject::View(view) => ObjectKey::View(view.id),
         }
     }
 
@@ -157,6 +165,7 @@ impl CatalogObject {
             CatalogObject::Table(table) => encode_table(table, &mut definition),
             CatalogObject::RowTable(schema) => encode_row_schema(schema, &mut definition),
             CatalogObject::Sequence(sequence) => encode_sequence(sequence, &mut definition),
+            CatalogObject::View(view) => encode_view(view, &mut definition),
         }
         out.put_bytes(&definition);
     }
@@ -170,6 +179,7 @@ impl CatalogObject {
             ObjectKey::Table(id) => CatalogObject::Table(Arc::new(decode_table(id, &mut take)?)),
             ObjectKey::RowTable(id) => CatalogObject::RowTable(decode_row_table(id, &mut take)?),
             ObjectKey::Sequence(id) => CatalogObject::Sequence(Arc::new(decode_sequence(id, &mut take)?)),
+            ObjectKey::View(id) => CatalogObject::View(Arc::new(decode_view(id, &mut take)?)),
         };
         take.end()?;
         Ok(object)
@@ -443,6 +453,58 @@ fn decode_sequence(id: u32, take: &mut Take<'_>) -> Result<SequenceSpec> {
     Ok(sequence)
 }
 
+pub(crate) fn encode_view(view: &ViewSpec, out: &mut Vec<u8>) {
+    encode_name(&view.name, out);
+    out.put_u32(view.version);
+    out.put_u32(view.columns.len() as u32);
+    for column in &view.columns {
+        out.put_bytes(column.name.as_bytes());
+        out.put_u32(column.ty);
+        out.put_u32(column.typmod.cast_unsigned());
+    }
+    out.put_bytes(view.query.as_bytes());
+    out.put_u32(view.references.len() as u32);
+    for reference in &view.references {
+        encode_name(&reference.name, out);
+        out.put_u32(reference.object);
+        out.put_u32(reference.columns.len() as u32);
+        for column in &reference.columns {
+            out.put_u32(column.number);
+            out.put_bytes(column.name.as_bytes());
+            out.put_u32(column.ty);
+            out.put_u32(column.typmod.cast_unsigned());
+        }
+    }
+}
+
+fn decode_view(id: u32, take: &mut Take<'_>) -> Result<ViewSpec> {
+    let name = decode_name(take)?;
+    let version = take.u32()?;
+    let column = |take: &mut Take<'_>| {
+        Ok(ViewColumn { name: take.text()?.to_owned(), ty: take.u32()?, typmod: take.u32()?.cast_signed() })
+    };
+    let columns = (0..take.count(12)?).map(|_| column(take)).collect::<Result<Vec<_>>>()?;
+    let query = take.text()?.to_owned();
+    let references = (0..take.count(16)?).map(|_| decode_reference(take)).collect::<Result<Vec<_>>>()?;
+    let view = ViewSpec { id, name, version, columns, query, references };
+    check_view(&view).map_err(|error| take.malformed(&error.to_string()))?;
+    Ok(view)
+}
+
+fn decode_reference(take: &mut Take<'_>) -> Result<ViewReference> {
+    let (name, object) = (decode_name(take)?, take.u32()?);
+    let column = |take: &mut Take<'_>| {
+        Ok(ViewReferenceColumn {
+            number: take.u32()?,
+            name: take.text()?.to_owned(),
+            ty: take.u32()?,
+            typmod: take.u32()?.cast_signed(),
+        })
+    };
+    let columns = (0..take.count(16)?).map(|_| column(take)).collect::<Result<Vec<_>>>()?;
+    Ok(ViewReference { name, object, columns })
+}
+
 fn encode_name(name: &TableName, out: &mut Vec<u8>) {
     out.put_bytes(name.schema.as_bytes());
     out.put_bytes(name.table.as_bytes());
@@ -509,6 +571,19 @@ pub(crate) mod tests {
             cache: 1,
             cycle: false,
             owner,
+        })
+    }
+
+    /// A view of the `rows` table of [`row_table`].
+    pub(crate) fn view() -> ViewRef {
+        let column = ViewReferenceColumn { number: 0, name: "id".into(), ty: 23, typmod: -1 };
+        Arc::new(ViewSpec {
+            id: 12,
+            name: TableName::public("w"),
+            version: 1,
+            columns: vec![ViewColumn { name: "a".into(), ty: 23, typmod: -1 }],
+            query: "SELECT 1".into(),
+            references: vec![ViewReference { name: TableName::public("r"), object: 8, columns: vec![column] }],
         })
     }
 
@@ -600,6 +675,32 @@ pub(crate) mod tests {
         let schema = CatalogObject::Schema("ab".into());
         assert_eq!(encoded(&schema), [1, 2, 0, 0, 0, b'a', b'b', 0, 0, 0, 0]);
         assert_eq!(decoded(&schema), Ok(schema));
+    }
+
+    #[test]
+    fn view_bytes_are_exactly_these() {
+        #[rustfmt::skip]
+        let definition = [
+            6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b'w', 1, 0, 0, 0,
+            1, 0, 0, 0, 1, 0, 0, 0, b'a', 23, 0, 0, 0, 255, 255, 255, 255,
+            8, 0, 0, 0, b'S', b'E', b'L', b'E', b'C', b'T', b' ', b'1',
+            1, 0, 0, 0, 6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b'r', 8, 0, 0, 0,
+            1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, b'i', b'd', 23, 0, 0, 0, 255, 255, 255, 255,
+        ];
+        check(&CatalogObject::View(view()), 5, 12, &definition);
+    }
+
+    #[test]
+    fn invalid_view_definitions_are_refused() {
+        let refused = |change: &dyn Fn(&mut ViewSpec)| {
+            let mut wrong = (*view()).clone();
+            change(&mut wrong);
+            decoded(&CatalogObject::View(Arc::new(wrong))).is_err()
+        };
+        assert!(!refused(&|_| ()));
+        assert!(refused(&|view| view.columns.push(view.columns[0].clone())), "a column name twice");
+        assert!(refused(&|view| view.references.push(view.references[0].clone())), "a reference twice");
+        assert!(refused(&|view| view.references[0].object = view.id), "a view of itself");
     }
 
     /// The bug: a table was taken from the log or the manifest unchecked; one without a time column

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use columns::{SegmentCache, TableState};
 use imbl::OrdMap;
-use model::{Error, Lsn, Result, RowSchemaRef, TableId, TableName, TableRef};
+use model::{Error, Lsn, Result, RowSchemaRef, TableId, TableName, TableRef, ViewSpec};
 use parking_lot::Mutex;
 use rows::{Readers, Records, RowTable};
 
@@ -147,9 +147,15 @@ impl DbVersion {
 /// Returns the catalog after one change.
 ///
 /// # Errors
-/// 42P07, 42P06, 3F000 for names; 40001 when the table has changed since the change was made; 42P01
+/// 42P07, 42P06, 3F000 for names; those of [`Catalog::check_views`]; 40001 when the table has changed since the change was made; 42P01
 /// when it was dropped; XX001 for a change that no transaction makes.
 pub(crate) fn apply_ddl(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
+    let next = changed(catalog, ddl)?;
+    next.check_views()?;
+    Ok(next)
+}
+
+fn changed(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
     match ddl {
         Ddl::Create(object, _) => {
             let key = object.key();
@@ -189,6 +195,13 @@ fn check_alteration(catalog: &Catalog, next: &CatalogObject, state: NewState) ->
                 return Err(Error::corrupt(format!("table {} loses columns but keeps its rows", table.name)));
             }
         }
+        (CatalogObject::View(old), CatalogObject::View(view)) => {
+            check_version(&view.name, old.version, view.version)?;
+            let types = |view: &ViewSpec| view.columns.iter().map(|one| (one.ty, one.typmod)).collect::<Vec<_>>();
+            if !types(view).starts_with(&types(&old)) {
+                return Err(Error::corrupt(format!("view {} loses columns or changes their types", view.name)));
+            }
+        }
         _ => {}
     }
     Ok(())
@@ -201,7 +214,7 @@ fn check_version(name: &TableName, old: u32, new: u32) -> Result<()> {
     Err(Error::new(
         model::SqlState::SERIALIZATION_FAILURE,
         format!(
-            "table {name} was altered by another transaction: version {old} seen, {} expected",
+            "relation {name} was altered by another transaction: version {old} seen, {} expected",
             new.saturating_sub(1)
         ),
     )

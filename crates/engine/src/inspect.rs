@@ -203,6 +203,7 @@ fn describe_item(item: &Item<'_>) -> String {
             let version = match object {
                 CatalogObject::Table(table) => Some(table.version),
                 CatalogObject::RowTable(schema) => Some(schema.version),
+                CatalogObject::View(view) => Some(view.version),
                 _ => None,
             };
             let version = version.map_or_else(String::new, |version| format!(" to version {version}"));

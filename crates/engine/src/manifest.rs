@@ -60,7 +60,7 @@ pub struct Manifest {
     pub replay_from: Lsn,
     /// Above the number of every file.
     pub next_file: u64,
-    /// Above the number of every table, index and sequence.
+    /// Above the number of every table, index, sequence and view.
     pub next_table: u32,
     /// Wall time of the last commit, so that commit times never decrease, in nanoseconds.
     pub wall_ns: i64,
@@ -399,6 +399,7 @@ impl ManifestBuilder {
             }
             catalog = catalog.with_object(object).map_err(|error| Error::corrupt(format!("manifest: {error}")))?;
         }
+        catalog.check_views().map_err(|error| Error::corrupt(format!("manifest: {error}")))?;
         manifest.catalog = Arc::new(catalog);
         Ok(manifest)
     }

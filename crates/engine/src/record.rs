@@ -95,7 +95,7 @@ pub(crate) enum Ddl {
 }
 
 impl Ddl {
-    /// Returns a number above those of all tables, indexes and sequences that the change creates.
+    /// Returns a number above those of all tables, indexes, sequences and views that the change creates.
     pub(crate) fn next_number(&self) -> u32 {
         match self {
             Ddl::Create(object, _) | Ddl::Alter(object, _) => object.next_number(),
@@ -420,7 +420,7 @@ mod tests {
     use model::{Column, ColumnId, ColumnRole, DataType};
 
     use super::*;
-    use crate::catalog_object::tests::{row_table, sequence, table};
+    use crate::catalog_object::tests::{row_table, sequence, table, view};
 
     fn create_table(table: model::Table) -> Ddl {
         Ddl::Create(CatalogObject::Table(Arc::new(table)), NewState::Kept)
@@ -525,6 +525,7 @@ mod tests {
             (CatalogObject::RowTable(row_table()), NewState::Kept, NewState::Kept),
             (CatalogObject::Sequence(sequence()), NewState::Sequence(state), NewState::Kept),
             (CatalogObject::Sequence(sequence()), NewState::Sequence(state), NewState::Sequence(state)),
+            (CatalogObject::View(view()), NewState::Kept, NewState::Kept),
         ];
         let changes = objects.into_iter().flat_map(|(object, new, altered)| {
             let key = object.key();
@@ -559,6 +560,7 @@ mod tests {
             (CatalogObject::RowTable(row_table()), true, NewState::Emptied),
             (CatalogObject::Table(Arc::new(table())), false, NewState::Emptied),
             (CatalogObject::Schema("s".into()), true, NewState::Sequence(state)),
+            (CatalogObject::View(view()), false, NewState::Emptied),
         ] {
             let mut bytes = vec![if is_new { ITEM_CREATE } else { ITEM_ALTER }];
             object.encode(&mut bytes);

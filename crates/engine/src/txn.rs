@@ -11,11 +11,11 @@ use columns::{OwnDelete, OwnEntry, OwnWrites, TableState, TableView};
 use env::Event;
 use model::{
     Datum, Error, Lsn, Result, RowSchema, SequenceRef, SqlState, TableId, TableName, TableOptions, TableRef, TimeRange,
-    limits,
+    ViewRef, limits,
 };
 use rows::{Access, Entered, RowTable};
 
-use crate::catalog::{check_row_schema, with_columns, with_options};
+use crate::catalog::{check_row_schema, check_view, with_columns, with_options};
 use crate::catalog_object::{CatalogObject, NewState, ObjectKey};
 use crate::commit::{Changes, Committing, OwnVersions};
 use crate::db_version::{DbVersion, DbVersions, apply_ddl, dropped, dropped_sequence};
@@ -587,6 +587,37 @@ impl Txn {
         self.change_over(&snapshot, Ddl::Drop(ObjectKey::Sequence(id)))?;
         self.counters.remove(&id);
         Ok(())
+    }
+
+    /// Creates a view; usable by this transaction immediately. Take its number from [`Txn::next_number`]; its version
+    /// is 1.
+    ///
+    /// # Errors
+    /// 42602, 42701, 54000, 54011 for an invalid definition; 42P07, 3F000, and those of what it reads: 2BP01, 54001
+    /// (checked again at commit).
+    pub fn create_view(&mut self, view: ViewRef) -> Result<()> {
+        check_view(&view)?;
+        let snapshot = self.snapshot_newest();
+        self.change_over(&snapshot, Ddl::Create(CatalogObject::View(view), NewState::Kept))
+    }
+
+    /// Replaces a view by its next version.
+    ///
+    /// # Errors
+    /// As [`Txn::create_view`]; 42P01; 42P17 for a view that reads itself; 40001 if the view changed since.
+    pub fn alter_view(&mut self, view: ViewRef) -> Result<()> {
+        check_view(&view)?;
+        let snapshot = self.snapshot_newest();
+        self.change_over(&snapshot, Ddl::Alter(CatalogObject::View(view), NewState::Kept))
+    }
+
+    /// Drops a view.
+    ///
+    /// # Errors
+    /// 42P01; 2BP01 if another view reads it.
+    pub fn drop_view(&mut self, id: u32) -> Result<()> {
+        let snapshot = self.snapshot_newest();
+        self.change_over(&snapshot, Ddl::Drop(ObjectKey::View(id)))
     }
 
     /// Returns the next value of a sequence: never returned twice, even after a rollback or a

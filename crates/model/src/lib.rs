@@ -19,6 +19,7 @@ mod sequence;
 mod time;
 mod types;
 mod value;
+mod view;
 
 pub use error::{Error, ErrorKind, Part, Result, SqlState, Subject};
 pub use key::{KeyRef, KeyValue};
@@ -30,6 +31,7 @@ pub use sequence::{SequenceBound, SequenceOptions, SequenceOwner, SequenceRef, S
 pub use time::{TimeRange, Timestamp};
 pub use types::{CHARACTERS_MAX, Type};
 pub use value::{Datum, Interval, TimeTz};
+pub use view::{ViewColumn, ViewRef, ViewReference, ViewReferenceColumn, ViewSpec};
 
 /// The name of the only database.
 pub const DATABASE: &str = "millrace";

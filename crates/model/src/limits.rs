@@ -7,8 +7,14 @@ pub const COLUMNS_PER_TABLE_MAX: usize = 4_096;
 pub const SERIES_PER_TABLE_MAX: u32 = 100_000_000;
 /// Maximum number of rows of a `rows` table, including deleted ones that a snapshot may still see.
 pub const ROWS_PER_TABLE_MAX: u64 = 1 << 32;
-/// Maximum number of tables in one database.
+/// Maximum number of tables and views in one database.
 pub const TABLES_MAX: usize = 100_000;
+/// Largest encoded definition of a view, in bytes: it must fit one log record.
+pub const VIEW_BYTES_MAX: usize = 512 << 10;
+/// Maximum number of views above each other: a view of tables is one level.
+pub const VIEW_LEVELS_MAX: usize = 32;
+/// Maximum number of views that one statement reads, counting each as often as it is named.
+pub const VIEWS_PER_STATEMENT_MAX: usize = 1_000;
 /// Longest name of a table, column or schema, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
 /// Largest text or bytes value, in bytes.

@@ -1,9 +1,9 @@
-//! Entries of `pg_class` (tables of both stores, indexes and sequences), and constraints of tables.
+//! Entries of `pg_class` (tables of both stores, indexes, sequences and views), and constraints of tables.
 
 use std::borrow::Cow;
 
 use engine::Catalog;
-use model::{RowCheck, RowForeignKey, RowIndex, RowSchema, RowSchemaRef, SequenceRef, TableRef};
+use model::{RowCheck, RowForeignKey, RowIndex, RowSchema, RowSchemaRef, SequenceRef, TableRef, ViewRef};
 
 use crate::oids::{self, Oid, Part};
 
@@ -20,6 +20,8 @@ pub(crate) enum Class<'a> {
     Index(&'a RowSchemaRef, &'a RowIndex),
     /// A sequence.
     Sequence(&'a SequenceRef),
+    /// A view.
+    View(&'a ViewRef),
 }
 
 impl<'a> Class<'a> {
@@ -30,7 +32,8 @@ impl<'a> Class<'a> {
             Part::Table => {
                 let columns = catalog.table_by_id(id).map(Class::Columns);
                 let rows = || catalog.row_table_by_id(id).map(Class::Rows);
-                columns.or_else(rows).or_else(|| catalog.sequence_by_id(id.0).map(Class::Sequence))
+                let sequence = || catalog.sequence_by_id(id.0).map(Class::Sequence);
+                columns.or_else(rows).or_else(sequence).or_else(|| catalog.view_by_id(id.0).map(Class::View))
             }
             Part::Index => {
                 let key = catalog.table_by_id(id).filter(|table| table.keyed).map(Class::Key);
@@ -51,6 +54,7 @@ impl<'a> Class<'a> {
             .or_else(|| catalog.row_table(&full).map(Class::Rows))
             .or_else(|| catalog.index(&full).and_then(|(_, index)| index_by_id(catalog, index.id)).map(Class::of_index))
             .or_else(|| catalog.sequence(&full).map(Class::Sequence))
+            .or_else(|| catalog.view(&full).map(Class::View))
             .or_else(key)
     }
 
@@ -66,6 +70,7 @@ impl<'a> Class<'a> {
             Class::Rows(table) => oids::of_table(table.id, Part::Table),
             Class::Index(_, index) => oids::of_number(index.id, Part::Index),
             Class::Sequence(sequence) => oids::of_number(sequence.id, Part::Table),
+            Class::View(view) => oids::of_number(view.id, Part::Table),
         }
     }
 
@@ -75,6 +80,7 @@ impl<'a> Class<'a> {
             Class::Columns(table) | Class::Key(table) => &table.name.schema,
             Class::Rows(table) | Class::Index(table, _) => &table.name.schema,
             Class::Sequence(sequence) => &sequence.name.schema,
+            Class::View(view) => &view.name.schema,
         }
     }
 
@@ -86,6 +92,7 @@ impl<'a> Class<'a> {
             Class::Rows(table) => Cow::Borrowed(table.name.table.as_str()),
             Class::Index(_, index) => Cow::Borrowed(index.name.as_str()),
             Class::Sequence(sequence) => Cow::Borrowed(sequence.name.table.as_str()),
+            Class::View(view) => Cow::Borrowed(view.name.table.as_str()),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::cells::Cell;
 use crate::classes::{Class, Constraint};
 use crate::facts::{Signal, StatementFacts};
 use crate::oids::{self, Oid, Part};
-use crate::{SERVER_VERSION, names, relations, row_tables};
+use crate::{SERVER_VERSION, names, relations, row_tables, views};
 
 /// The definition of the function with a name and a number of arguments.
 pub(crate) fn spec_of(name: &str, arguments: usize) -> Option<&'static Spec> {
@@ -131,6 +131,10 @@ const SPECS: &[Spec] = &[
     spec("pg_get_expr", (2, 3), |call| {
         result(call.text(0).map(|sql| if call.truth(2) { compiled::deparse::pretty(sql) } else { sql.to_owned() }))
     }),
+    spec("pg_get_viewdef", (1, 2), |call| {
+        let Some(Class::View(view)) = call.found(0) else { return Ok(Cell::Null) };
+        result(views::definition(call.facts, view))
+    }),
     spec("pg_get_indexdef", (1, 3), |call| result(index_definition(call))),
     spec("pg_get_constraintdef", (1, 2), |call| result(constraint_definition(call))),
     spec("pg_get_serial_sequence", (2, 2), serial_sequence),
@@ -172,7 +176,7 @@ const SPECS: &[Spec] = &[
 ];
 
 /// Functions about features that Millrace lacks, whose result is NULL.
-const ALWAYS_NULL: &str = "obj_description col_description shobj_description pg_get_viewdef pg_get_ruledef pg_get_triggerdef \
+const ALWAYS_NULL: &str = "obj_description col_description shobj_description pg_get_ruledef pg_get_triggerdef \
     pg_get_functiondef pg_get_function_sqlbody pg_get_partkeydef pg_get_statisticsobjdef \
     pg_get_statisticsobjdef_columns pg_tablespace_location pg_get_partition_constraintdef";
 const VISIBLE: &str = "pg_type_is_visible pg_function_is_visible pg_operator_is_visible pg_opclass_is_visible pg_opfamily_is_visible \
@@ -191,7 +195,7 @@ fn size(call: &Call<'_>, whole: bool) -> i64 {
             server.row_table(table.id).map(|size| if whole { size.bytes } else { size.bytes - size.index_bytes() })
         }
         Some(Class::Index(table, index)) => server.row_table(table.id).and_then(|size| size.index(index.id)),
-        Some(Class::Key(_) | Class::Sequence(_)) | None => None,
+        Some(Class::Key(_) | Class::Sequence(_) | Class::View(_)) | None => None,
     };
     bytes.unwrap_or(0)
 }

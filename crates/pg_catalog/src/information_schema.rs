@@ -1,12 +1,14 @@
 //! `information_schema` of the SQL standard, with PostgreSQL's columns, for stored tables and the catalog itself.
 
-use model::{ColumnRole, DataType, Identity, RowColumn, RowSchema, RowSchemaRef, SequenceSpec, Table, Type};
+use model::{
+    ColumnRole, DataType, Identity, RowColumn, RowSchema, RowSchemaRef, SequenceSpec, Table, Type, ViewColumn, ViewSpec,
+};
 
 use crate::cells::{Cell, Relation, Row, row};
 use crate::classes::{Constraint, is_primary, referred};
 use crate::facts::StatementFacts;
 use crate::relations::{keyed, listed};
-use crate::{names, oids, row_tables};
+use crate::{names, oids, row_tables, views};
 
 const COLUMNS: &str = "table_catalog name,table_schema name,table_name name,column_name name,ordinal_position int4,column_default text,\
     is_nullable text,data_type text,character_maximum_length int4,character_octet_length int4,numeric_precision int4,\
@@ -34,7 +36,7 @@ pub(crate) fn relations() -> Vec<Relation> {
     let relation = |(oid, name, columns, rows): (u32, &'static str, &'static str, Option<Rows>)| {
         Relation::new((oid, "information_schema", name), columns, rows)
     };
-    let all: [(u32, &str, &str, Option<Rows>); 17] = [
+    let all: [(u32, &str, &str, Option<Rows>); 19] = [
         (13_001, "tables", TABLES, Some(tables)),
         (13_002, "columns", COLUMNS, Some(columns)),
         (13_003, "schemata", SCHEMATA, Some(schemata)),
@@ -46,7 +48,7 @@ pub(crate) fn relations() -> Vec<Relation> {
             "views",
             "table_catalog name,table_schema name,table_name name,view_definition text,check_option text,is_updatable text,\
             is_insertable_into text,is_trigger_updatable text,is_trigger_deletable text,is_trigger_insertable_into text",
-            Some(views),
+            Some(all_views),
         ),
         (13_008, "information_schema_catalog_name", "catalog_name name", Some(catalog_name)),
         (
@@ -101,6 +103,19 @@ pub(crate) fn relations() -> Vec<Relation> {
             None,
         ),
         (13_016, "enabled_roles", "role_name name", Some(enabled_roles)),
+        (
+            13_018,
+            "view_table_usage",
+            "view_catalog name,view_schema name,view_name name,table_catalog name,table_schema name,table_name name",
+            Some(views::table_usage),
+        ),
+        (
+            13_019,
+            "view_column_usage",
+            "view_catalog name,view_schema name,view_name name,table_catalog name,table_schema name,table_name name,\
+            column_name name",
+            Some(views::column_usage),
+        ),
         (13_017, "applicable_roles", "grantee name,role_name name,is_grantable text", None),
     ];
     all.map(relation).into()
@@ -124,7 +139,8 @@ fn tables(facts: &StatementFacts) -> Vec<Row> {
     let stored = facts.catalog.tables().map(|t| table(&t.name.schema, &t.name.table, "BASE TABLE", "YES"));
     let system = listed().map(|r| table(r.schema, r.name, if r.view { "VIEW" } else { "BASE TABLE" }, "NO"));
     let rows = facts.catalog.row_tables().map(|t| table(&t.name.schema, &t.name.table, "BASE TABLE", "YES"));
-    stored.chain(rows).chain(system).collect()
+    let views = facts.catalog.views().map(|v| table(&v.name.schema, &v.name.table, "VIEW", "NO"));
+    stored.chain(rows).chain(views).chain(system).collect()
 }
 
 fn columns(facts: &StatementFacts) -> Vec<Row> {
@@ -139,6 +155,9 @@ fn columns(facts: &StatementFacts) -> Vec<Row> {
     for table in facts.catalog.row_tables() {
         rows.extend(table.shown().map(|(at, column)| row_column(facts, table, at, column)));
     }
+    for view in facts.catalog.views() {
+        rows.extend((0..).zip(&view.columns).map(|(at, column)| view_column(facts, view, at, column)));
+    }
     for relation in listed() {
         for (number, column) in (1_i64..).zip(&relation.columns) {
             let place = (relation.schema, relation.name, column.name);
@@ -148,9 +167,48 @@ fn columns(facts: &StatementFacts) -> Vec<Row> {
     rows
 }
 
+/// A row of `columns` for a column of a view.
+fn view_column(facts: &StatementFacts, view: &ViewSpec, at: usize, column: &ViewColumn) -> Row {
+    let place = (view.name.schema.as_str(), view.name.table.as_str());
+    match Type::from_oid(column.ty, column.typmod) {
+        Some(ty) => typed_column(facts, place, at, &RowColumn::new(&*column.name, ty), "NO"),
+        None => {
+            let place = (place.0, place.1, column.name.as_str());
+            column_row(facts, place, at as i64 + 1, column.ty, true, (None, None, None), "NO")
+        }
+    }
+}
+
 /// A row of `columns` for a column of a `rows` table.
 fn row_column(facts: &StatementFacts, table: &RowSchema, at: usize, column: &RowColumn) -> Row {
-    let place = (table.name.schema.as_str(), table.name.table.as_str(), column.name.as_str());
+    let mut row = typed_column(facts, (&table.name.schema, &table.name.table), at, column, "YES");
+    if let Some(identity) = column.identity {
+        row.iter_mut().filter(|(name, _)| *name == "is_identity").for_each(|(_, own)| *own = "YES".into());
+        let generation = if identity == Identity::Always { "ALWAYS" } else { "BY DEFAULT" };
+        let owner = model::SequenceOwner { table: table.id, column: at };
+        let sequence = facts.catalog.sequences().find(|sequence| sequence.owner == Some(owner));
+        let number = |of: fn(&SequenceSpec) -> i64| sequence.map(|sequence| of(sequence).to_string());
+        row.extend(row! {
+            identity_generation: generation,
+            identity_start: number(|sequence| sequence.start),
+            identity_increment: number(|sequence| sequence.increment),
+            identity_maximum: number(|sequence| sequence.max),
+            identity_minimum: number(|sequence| sequence.min),
+        });
+    }
+    row.push(("column_default", compiled::deparse::default(column).into()));
+    row
+}
+
+/// A row of `columns` for a column of a type that `rows` tables have.
+fn typed_column(
+    facts: &StatementFacts,
+    (schema, table): (&str, &str),
+    at: usize,
+    column: &RowColumn,
+    updatable: &str,
+) -> Row {
+    let place = (schema, table, column.name.as_str());
     let numeric = match column.ty {
         Type::Int2 => (Some(16), Some(2), Some(0)),
         Type::Int4 => (Some(32), Some(2), Some(0)),
@@ -170,28 +228,13 @@ fn row_column(facts: &StatementFacts, table: &RowSchema, at: usize, column: &Row
         _ => characters.map(|characters| characters * 4),
     };
     let times = matches!(column.ty, Type::Time | Type::Timestamp | Type::Timestamptz | Type::Interval);
-    let mut row = column_row(facts, place, at as i64 + 1, column.ty.oid(), !column.not_null, numeric, "YES");
+    let mut row = column_row(facts, place, at as i64 + 1, column.ty.oid(), !column.not_null, numeric, updatable);
     let mut set = |name: &str, cell: Cell| {
         row.iter_mut().filter(|(own, _)| *own == name).for_each(|(_, own)| *own = cell.clone())
     };
     set("character_maximum_length", characters.into());
     set("character_octet_length", octets.into());
     set("datetime_precision", if times { Some(6) } else { (column.ty == Type::Date).then_some(0) }.into());
-    if let Some(identity) = column.identity {
-        set("is_identity", "YES".into());
-        let generation = if identity == Identity::Always { "ALWAYS" } else { "BY DEFAULT" };
-        let owner = model::SequenceOwner { table: table.id, column: at };
-        let sequence = facts.catalog.sequences().find(|sequence| sequence.owner == Some(owner));
-        let number = |of: fn(&SequenceSpec) -> i64| sequence.map(|sequence| of(sequence).to_string());
-        row.extend(row! {
-            identity_generation: generation,
-            identity_start: number(|sequence| sequence.start),
-            identity_increment: number(|sequence| sequence.increment),
-            identity_maximum: number(|sequence| sequence.max),
-            identity_minimum: number(|sequence| sequence.min),
-        });
-    }
-    row.push(("column_default", compiled::deparse::default(column).into()));
     row
 }
 
@@ -509,21 +552,13 @@ fn constraint_columns(facts: &StatementFacts) -> Vec<Row> {
     rows
 }
 
-fn views(facts: &StatementFacts) -> Vec<Row> {
-    let view = |relation: &Relation| {
-        row! {
-            table_catalog: facts.database.as_str(),
-            table_schema: relation.schema,
-            table_name: relation.name,
-            check_option: "NONE",
-            is_updatable: "NO",
-            is_insertable_into: "NO",
-            is_trigger_updatable: "NO",
-            is_trigger_deletable: "NO",
-            is_trigger_insertable_into: "NO",
-        }
-    };
-    listed().filter(|relation| relation.view).map(view).collect()
+fn all_views(facts: &StatementFacts) -> Vec<Row> {
+    let own = facts
+        .catalog
+        .views()
+        .map(|view| views::standard_view(facts, &view.name.schema, &view.name.table, views::definition(facts, view)));
+    let system = listed().filter(|relation| relation.view);
+    own.chain(system.map(|relation| views::standard_view(facts, relation.schema, relation.name, None))).collect()
 }
 
 fn catalog_name(facts: &StatementFacts) -> Vec<Row> {

@@ -5,7 +5,7 @@
 //! [`StatementObjects`]. Both answer from the [`facts`] of the statement, which the caller provides.
 //!
 //! - `relations`, `information_schema`: relations as data, built from the catalog of the statement's snapshot.
-//!   `row_tables` has their rows about `rows` tables, `statistics` the statistics views.
+//!   `row_tables` has their rows about `rows` tables, `views` those about views, `statistics` the statistics views.
 //! - `classes`: entries of `pg_class`.
 //! - `cells`: columns and cells of relations, and cells as SQL values.
 //! - `functions`: session and catalog functions.
@@ -27,6 +27,7 @@ mod relations;
 mod row_tables;
 mod statistics;
 mod table;
+mod views;
 
 use model::TableId;
 

@@ -186,6 +186,7 @@ pub(crate) fn row_type_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
     match class {
         Class::Columns(table) => Some(oids::of_table(table.id, part)),
         Class::Rows(table) => Some(oids::of_table(table.id, part)),
+        Class::View(view) => Some(oids::of_number(view.id, part)),
         _ => None,
     }
 }

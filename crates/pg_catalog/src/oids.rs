@@ -1,11 +1,12 @@
-//! OIDs of catalog objects. They are fixed for the lifetime of an object, so clients may cache them. Tables, indexes
-//! and sequences draw their ids from one range.
+//! OIDs of catalog objects. They are fixed for the lifetime of an object, so clients may cache them. Tables, indexes,
+//! sequences and views draw their ids from one range.
 //!
 //! | from            | objects                                                                             |
 //! |----------------:|-------------------------------------------------------------------------------------|
 //! | 1 .. 16,383     | PostgreSQL's objects: its OIDs where clients know them, otherwise own ones from 10,000 |
 //! | 16,384 + 8 × id | table `id`: + 0 table, + 1 row type, + 2 array of the row type, + 3 index, + 4 constraint; |
-//! |                 | index `id` of a `rows` table: + 3, its constraint: + 4; sequence `id`: + 0           |
+//! |                 | index `id` of a `rows` table: + 3, its constraint: + 4; sequence `id`: + 0;          |
+//! |                 | view `id`: + 0, + 1 and + 2 as a table, + 4 its rule                                |
 //! | 2^30 + hash     | a schema other than `public`: engine schemas have no id                              |
 //! | 2^31 + hash     | a CHECK, FOREIGN KEY or default of a `rows` table, which have names but no ids       |
 
@@ -50,7 +51,7 @@ pub enum Part {
     Constraint = 4,
 }
 
-/// OID of an index of a `rows` table, of its constraint, or of a sequence.
+/// OID of an index of a `rows` table, of its constraint, of a sequence or of a view.
 pub(crate) fn of_number(number: u32, part: Part) -> Oid {
     of_table(TableId(number), part)
 }

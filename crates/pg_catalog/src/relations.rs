@@ -13,7 +13,7 @@ use pg::types::Type;
 use crate::cells::{Cell, Relation, Row, row};
 use crate::facts::{Activity, CopyActivity, Setting, StatementFacts};
 use crate::oids::{self, Oid, Part};
-use crate::{classes, information_schema, names, row_tables, statistics};
+use crate::{classes, information_schema, names, row_tables, statistics, views};
 
 /// Catalog relations, `pg_catalog` first.
 pub(crate) static RELATIONS: LazyLock<Vec<Relation>> = LazyLock::new(|| {
@@ -132,7 +132,7 @@ fn stored() -> Vec<Relation> {
             rowsecurity bool",
             Some(tables),
         ),
-        pg(12_005, "pg_views", "schemaname name,viewname name,viewowner name,definition text", Some(views)),
+        pg(12_005, "pg_views", "schemaname name,viewname name,viewowner name,definition text", Some(all_views)),
         pg(
             12_006,
             "pg_indexes",
@@ -179,7 +179,14 @@ fn stored() -> Vec<Relation> {
             2608,
             "pg_depend",
             "classid oid,objid oid,objsubid int4,refclassid oid,refobjid oid,refobjsubid int4,deptype char,tableoid oid",
-            Some(row_tables::dependencies),
+            Some(|facts| [row_tables::dependencies(facts), views::dependencies(facts)].concat()),
+        ),
+        pg(
+            2618,
+            "pg_rewrite",
+            "oid oid,rulename name,ev_class oid,ev_type char,ev_enabled char,is_instead bool,ev_qual pg_node_tree,\
+            ev_action pg_node_tree,tableoid oid",
+            Some(views::rules),
         ),
         pg(12_009, "pg_timezone_names", "name text,abbrev text,utc_offset interval,is_dst bool", Some(zones)),
     ]
@@ -254,8 +261,6 @@ fn empty() -> Vec<Relation> {
             tgconstrrelid oid,tgconstrindid oid,tgconstraint oid,tgdeferrable bool,tginitdeferred bool,tgnargs int2,tgattr int2vector,\
             tgargs bytea,tgqual pg_node_tree,tgoldtable name,tgnewtable name,tableoid oid"),
         (3466, "pg_event_trigger", "oid oid,evtname name,evtevent name,evtowner oid,evtfoid oid,evtenabled char,evttags text[],tableoid oid"),
-        (2618, "pg_rewrite", "oid oid,rulename name,ev_class oid,ev_type char,ev_enabled char,is_instead bool,ev_qual pg_node_tree,\
-            ev_action pg_node_tree,tableoid oid"),
         (3456, "pg_collation", "oid oid,collname name,collnamespace oid,collowner oid,collprovider char,collisdeterministic bool,\
             collencoding int4,collcollate text,collctype text,colliculocale text,collversion text,tableoid oid"),
         (3079, "pg_extension", "oid oid,extname name,extowner oid,extnamespace oid,extrelocatable bool,extversion text,extconfig oid[],\
@@ -330,6 +335,7 @@ fn classes(facts: &StatementFacts) -> Vec<Row> {
         }
     }
     rows.extend(row_tables::classes(facts));
+    rows.extend(views::classes(facts));
     rows.extend(listed().map(system_class));
     rows
 }
@@ -422,6 +428,12 @@ fn attributes(facts: &StatementFacts) -> Vec<Row> {
         }
     }
     row_tables::attributes(facts, |column| rows.push(row_attribute(column)));
+    for view in facts.catalog.views() {
+        let oid = oids::of_number(view.id, Part::Table);
+        for (number, column) in (1_i64..).zip(&view.columns) {
+            rows.push(attribute(oid, number, &column.name, (column.ty, column.typmod), false));
+        }
+    }
     for relation in listed() {
         for (number, column) in (1_i64..).zip(&relation.columns) {
             rows.push(attribute(relation.oid, number, column.name, (column.ty.oid, -1), column.name == "oid"));
@@ -501,7 +513,9 @@ pub(crate) fn collation(ty: Oid) -> Oid {
 fn types(facts: &StatementFacts) -> Vec<Row> {
     let mut rows: Vec<Row> = Type::all().map(base_type).collect();
     let columns = facts.catalog.tables().map(|table| (table.id, &table.name));
-    let mut tables: Vec<_> = columns.chain(facts.catalog.row_tables().map(|table| (table.id, &table.name))).collect();
+    let of_rows = facts.catalog.row_tables().map(|table| (table.id, &table.name));
+    let of_views = facts.catalog.views().map(|view| (model::TableId(view.id), &view.name));
+    let mut tables: Vec<_> = columns.chain(of_rows).chain(of_views).collect();
     // The array type of an older table has the shorter name.
     tables.sort_unstable_by_key(|(id, _)| *id);
     let mut taken: HashSet<(&str, String)> =
@@ -811,11 +825,11 @@ fn tables(facts: &StatementFacts) -> Vec<Row> {
     stored.chain(rows).chain(system).collect()
 }
 
-fn views(facts: &StatementFacts) -> Vec<Row> {
+fn all_views(facts: &StatementFacts) -> Vec<Row> {
     let view = |relation: &Relation| {
         row! { schemaname: relation.schema, viewname: relation.name, viewowner: facts.user.as_str() }
     };
-    listed().filter(|relation| relation.view).map(view).collect()
+    views::views(facts).into_iter().chain(listed().filter(|relation| relation.view).map(view)).collect()
 }
 
 fn index_view(facts: &StatementFacts) -> Vec<Row> {

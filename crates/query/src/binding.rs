@@ -4,16 +4,16 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use binder::Schema;
 use binder::tree::{ChangeStatement, IndexKey, Query, Statement as BoundStatement, Table, TableColumn, UniqueIndex};
+use binder::{NewView, Schema, ViewQuery, ViewTable};
 use bumpalo::Bump;
 use catalog::TypeId;
 use engine::Catalog;
-use model::{Datum, Error, Result, RowIndex, RowSchema, TableName};
+use model::{Datum, Error, Result, RowIndex, RowSchema, TableId, TableName, ViewReference, ViewSpec};
 use parking_lot::Mutex;
 use parser::ast::{self, Statement};
 use pg_catalog::facts::StatementFacts;
-use pg_catalog::oids::{Part, of_table};
+use pg_catalog::oids::{Part, of_table, table_of};
 use pg_catalog::{StatementObjects, SystemTable, described, system_relation};
 use relational::files::FilesTable;
 use relational::scan::{ComputedTable, Push};
@@ -104,6 +104,15 @@ pub(crate) fn bind_change(
     };
     let sources = std::mem::take(&mut *database.sources.lock());
     Ok(BoundChange { change, sources, session: database.session })
+}
+
+/// Binds the query of a new view.
+///
+/// # Errors
+/// Those of PostgreSQL's analysis, with their place in the statement.
+pub(crate) fn bind_view(context: &Arc<StatementContext>, statement: &Parsed, query: &ast::Query) -> Result<NewView> {
+    let database = Tables::new(context);
+    binder::bind_view(&database, &statement.sql, query).map_err(|error| placed(error, statement))
 }
 
 /// Types that the client declared; 0 is an unknown one.
@@ -341,7 +350,18 @@ impl Schema for Tables<'_> {
         if let Some(table) = catalog.row_table(&found) {
             return Ok(Some(Arc::new(rows_table(table, &found, catalog))));
         }
+        if let Some(view) = catalog.view(&found) {
+            return Ok(Some(Arc::new(view_table(view))));
+        }
         Ok(catalog.table(&found).map(|table| Arc::new(columns_table(table, &found))))
+    }
+
+    fn view(&self, view: &Table) -> Result<ViewQuery> {
+        let catalog = self.context.reads.snapshot.catalog();
+        let found = table_of(view.oid).and_then(|(id, _)| catalog.view_by_id(id.0));
+        let view = found.ok_or_else(|| Error::bug(format!("view {} is not in the catalog", view.name)))?;
+        let tables = view.references.iter().map(|reference| referenced(reference, view, catalog));
+        Ok(ViewQuery { query: parsed_view(view)?, tables: tables.collect::<Result<_>>()? })
     }
 
     fn similar_table(&self, name: &str) -> Option<String> {
@@ -388,6 +408,63 @@ impl Schema for Tables<'_> {
 /// Schema of the tables of functions, which no name in a statement can have. Their numbers are positions among the sources.
 const FUNCTIONS: &str = "()";
 
+/// The query of a view.
+///
+/// # Errors
+/// XX001 for a text that is no query.
+pub(crate) fn parsed_view(view: &ViewSpec) -> Result<ast::Query> {
+    let damaged = |why: &str| Error::corrupt(format!("the query of view {} {why}", view.name));
+    let mut statements = parser::parse_all(&view.query).map_err(|error| damaged(&error.to_string()))?;
+    match (statements.pop().map(|parsed| parsed.statement), statements.is_empty()) {
+        (Some(Statement::Query(query)), true) => Ok(*query),
+        _ => Err(damaged("is no query")),
+    }
+}
+
+/// What a view reads, as it is now.
+fn referenced(reference: &ViewReference, view: &ViewSpec, catalog: &Catalog) -> Result<ViewTable> {
+    let missing = || Error::corrupt(format!("relation {} of view {} is missing", reference.name, view.name));
+    let id = TableId(reference.object);
+    let (table, place): (Table, Box<dyn Fn(u32) -> Option<usize>>) = if let Some(rows) = catalog.row_table_by_id(id) {
+        let place = |number| rows.shown().position(|(at, _)| at as u32 == number);
+        (rows_table(rows, &rows.name, catalog), Box::new(place))
+    } else if let Some(columns) = catalog.table_by_id(id) {
+        let place = |number| columns.columns.iter().position(|column| column.id.0 == number);
+        (columns_table(columns, &columns.name), Box::new(place))
+    } else {
+        let view = catalog.view_by_id(reference.object).ok_or_else(missing)?;
+        (view_table(view), Box::new(|number| Some(number as usize)))
+    };
+    let mut columns = Vec::with_capacity(reference.columns.len());
+    for column in &reference.columns {
+        let at = place(column.number).filter(|at| *at < table.columns.len()).ok_or_else(missing)?;
+        columns.push((at, column.name.as_str().into()));
+    }
+    Ok(ViewTable {
+        schema: reference.name.schema.as_str().into(),
+        name: reference.name.table.as_str().into(),
+        table: Arc::new(table),
+        columns,
+    })
+}
+
+fn view_table(view: &ViewSpec) -> Table {
+    let columns = view.columns.iter().map(|column| TableColumn {
+        name: column.name.as_str().into(),
+        ty: TypeId(column.ty),
+        typmod: column.typmod,
+        ..TableColumn::default()
+    });
+    Table {
+        oid: of_table(TableId(view.id), Part::Table),
+        schema: view.name.schema.as_str().into(),
+        name: view.name.table.as_str().into(),
+        columns: columns.collect(),
+        is_view: true,
+        ..Table::default()
+    }
+}
+
 fn rows_table(table: &RowSchema, name: &TableName, catalog: &Catalog) -> Table {
     let shown: Vec<usize> = table.shown().map(|(at, _)| at).collect();
     let columns = table.shown().map(|(_, column)| TableColumn {
@@ -410,6 +487,7 @@ fn rows_table(table: &RowSchema, name: &TableName, catalog: &Catalog) -> Table {
         primary_key: key.unwrap_or_default(),
         unique: unique_indexes(table, &shown),
         has_nanoseconds: false,
+        is_view: false,
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use compiled::Tables;
 use engine::Snapshot;
-use model::{Error, Result, SequenceRef, SqlState, Table, TableId, TableName, TableRef};
+use model::{Error, Result, SequenceRef, SqlState, Table, TableId, TableName, TableRef, ViewRef};
 use parser::ast as tree;
 use pg_catalog::oids::{Part, table_of};
 use rows::RowTable;
@@ -18,7 +18,7 @@ use crate::settings::Settings;
 /// Resolves the name of a `columns` table in the statement's snapshot.
 ///
 /// # Errors
-/// 42P01 if it does not exist; 42501 for a system catalog; 0A000 for another database.
+/// 42P01 if it does not exist; 42809 for a view; 42501 for a system catalog; 0A000 for another database.
 pub(crate) fn find_table(context: &StatementContext, name: &tree::Name) -> Result<TableRef> {
     let parts: Vec<String> = name.parts().map(ToString::to_string).collect();
     if parts.len() == 3 && parts[0] != DATABASE {
@@ -36,6 +36,9 @@ pub(crate) fn find_table(context: &StatementContext, name: &tree::Name) -> Resul
         return Ok(Arc::clone(table));
     }
     let shown = parts.join(".");
+    if found.as_ref().is_some_and(|name| context.reads.snapshot.catalog().view(name).is_some()) {
+        return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{shown}\" is not a table")));
+    }
     if matches!(parts.as_slice(), [schema, _] if schema == "pg_catalog" || schema == "information_schema") {
         return Err(Error::new(SqlState("42501"), format!("permission denied: \"{shown}\" is a system catalog")));
     }
@@ -44,6 +47,11 @@ pub(crate) fn find_table(context: &StatementContext, name: &tree::Name) -> Resul
         Some(near) => error.with_hint(format!("perhaps you meant the table \"{near}\"")),
         None => error,
     })
+}
+
+/// The view that a name refers to.
+pub(crate) fn find_view(context: &StatementContext, name: &tree::Name) -> Option<ViewRef> {
+    Named { snapshot: &context.reads.snapshot, settings: &context.settings }.view(name)
 }
 
 /// The position of a column; 42703 with the most similar name as a hint.
@@ -66,7 +74,7 @@ pub(crate) fn table(session: &mut Session, name: &tree::Name) -> Option<Arc<RowT
     Named { snapshot: &context.reads.snapshot, settings: &context.settings }.find(name)
 }
 
-/// Whether a query names a `rows` table or calls sequence functions.
+/// Whether a query reads a `rows` table, maybe through views, or calls sequence functions.
 ///
 /// The lookup does not use the newest commit: under REPEATABLE READ it would bind a transaction on `columns`
 /// tables to it.
@@ -92,6 +100,37 @@ impl Named<'_> {
         }
     }
 
+    /// The view that a name refers to.
+    pub(crate) fn view(&self, name: &tree::Name) -> Option<ViewRef> {
+        let catalog = self.snapshot.catalog();
+        let schemas = match &*name.qualifier {
+            [] => self.settings.search_path(),
+            [schema] => vec![schema.to_string()],
+            [database, schema] if database == DATABASE => vec![schema.to_string()],
+            _ => return None,
+        };
+        let mut names = schemas.into_iter().map(|schema| TableName { schema, table: name.name.to_string() });
+        names.find(|name| catalog.has_relation(name)).and_then(|name| catalog.view(&name).cloned())
+    }
+
+    /// Whether a view reads a `rows` table, or this one, directly or through other views.
+    fn reads_rows(&self, view: &ViewRef, only: Option<TableId>) -> bool {
+        let catalog = self.snapshot.catalog();
+        let (mut views, mut at) = (vec![Arc::clone(view)], 0);
+        while let Some(view) = views.get(at).cloned() {
+            for reference in &view.references {
+                let id = TableId(reference.object);
+                if catalog.row_table_by_id(id).is_some() && only.is_none_or(|only| only == id) {
+                    return true;
+                }
+                let below = catalog.view_by_id(reference.object);
+                views.extend(below.filter(|below| views.iter().all(|known| known.id != below.id)).cloned().into_iter());
+            }
+            at += 1;
+        }
+        false
+    }
+
     fn unqualified(&self, table: &str) -> Option<Arc<RowTable>> {
         let catalog = self.snapshot.catalog();
         let names = self.settings.search_path().into_iter();
@@ -103,13 +142,13 @@ impl Named<'_> {
         self.snapshot.row_table(name).ok().cloned()
     }
 
-    /// Whether a query names a `rows` table, or asks for a sequence.
+    /// Whether a query reads a `rows` table, or asks for a sequence.
     fn any_of(&self, query: &tree::Query) -> bool {
         use tree::Visitor;
         Relations { named: self, only: None }.visit_query(query).is_break()
     }
 
-    /// Whether a query names this table, or asks for a sequence.
+    /// Whether a query reads this table, or asks for a sequence.
     pub(crate) fn names_in(&self, query: &tree::Query, table: TableId) -> bool {
         use tree::Visitor;
         Relations { named: self, only: Some(table) }.visit_query(query).is_break()
@@ -127,10 +166,11 @@ impl tree::Visitor for Relations<'_> {
 
     fn enter_table_expr(&mut self, table: &tree::TableExpr) -> ControlFlow<()> {
         let tree::TableExpr::Relation(relation) = table else { return ControlFlow::Continue(()) };
-        match self.named.find(&relation.name) {
-            Some(table) if self.only.is_none_or(|only| table.id() == only) => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        }
+        let reads = match self.named.find(&relation.name) {
+            Some(table) => self.only.is_none_or(|only| table.id() == only),
+            None => self.named.view(&relation.name).is_some_and(|view| self.named.reads_rows(&view, self.only)),
+        };
+        if reads { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     fn enter_expr(&mut self, expr: &tree::Expr) -> ControlFlow<()> {

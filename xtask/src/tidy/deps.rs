@@ -23,7 +23,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("scalar", &["model", "catalog", "pg"]),
     ("relational", &["model", "columns", "rows", "engine", "ingest", "parser", "catalog", "scalar", "binder", "pg"]),
     ("pg", &["model"]),
-    ("pg_catalog", &["model", "engine", "pg", "compiled", "catalog", "scalar", "binder"]),
+    ("pg_catalog", &["model", "engine", "pg", "compiled", "catalog", "scalar", "binder", "parser"]),
     ("epics", &["model"]),
     ("catalog", &["model"]),
     (

@@ -5,6 +5,7 @@
 
 mod definitions;
 mod trees;
+mod views;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

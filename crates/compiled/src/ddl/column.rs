@@ -5,6 +5,7 @@ use std::sync::Arc;
 use model::limits::COLUMNS_PER_TABLE_MAX;
 use model::{
     Datum, Error, Identity, Result, RowColumn, SequenceOptions, SequenceOwner, SequenceSpec, SqlState, TableName, Type,
+    ViewRef,
 };
 use parser::ast::{self, ColumnConstraint, ColumnConstraintKind as C, ColumnDef, ConstraintAttributes, SequenceOption};
 use parser::ast::{Expr as Expression, ExprKind, Pos};
@@ -15,7 +16,7 @@ use super::expressions::{self, Default};
 use super::sequence::Given;
 use super::table_constraints::{NewConstraint, check_types, refuse_deferred, refuse_nulls_not_distinct};
 use super::table_work::Field;
-use super::{Change, Notice, Object, create, indexes, names, sequence, types};
+use super::{Change, Notice, Object, create, drop, indexes, names, sequence, types};
 use crate::expr::{Expr, Value};
 use crate::sequences::SessionFunction;
 use crate::stored_expressions::{self, parsed};
@@ -268,6 +269,7 @@ impl Draft<'_> {
     pub(super) fn set_type(&mut self, at: usize, ty: Type, using: Option<&Expression>) -> Result<()> {
         let old = self.next.columns[at].ty;
         let name = self.next.columns[at].name.clone();
+        self.check_views(at)?;
         if self.filled.contains_key(&at) {
             return Err(Error::unsupported(format!("cannot alter type of column \"{name}\" twice")));
         }
@@ -397,6 +399,7 @@ impl Draft<'_> {
     pub(super) fn drop_column(&mut self, at: usize, cascade: bool) -> Result<()> {
         let what =
             format!("column {} of table {}", self.name_of(at), names::display_name(&self.next.name, self.catalog));
+        self.drop_views(at, &what, cascade)?;
         self.drop_referring(&what, &what, cascade, &|_, key| key.referred.contains(&at))?;
         self.next.primary.take_if(|index| index.columns.contains(&at));
         self.next.secondary.retain(|index| !index.columns.contains(&at));
@@ -413,6 +416,44 @@ impl Draft<'_> {
         self.after.extend(owned.map(|sequence| Change::DropSequence(sequence.id)));
         let column = &mut self.next.columns[at];
         *column = RowColumn { dropped: true, ..RowColumn::new(&column.name, column.ty) };
+        Ok(())
+    }
+
+    /// Views that use a column, and those that read these.
+    fn views_of(&self, at: usize) -> Vec<ViewRef> {
+        let table = self.next.id.0;
+        let mut views = self.catalog.dependent_views(&[table]);
+        views.retain(|view| view.uses(table, at as u32));
+        let ids: Vec<u32> = views.iter().map(|view| view.id).collect();
+        views.extend(self.catalog.dependent_views(&ids));
+        views
+    }
+
+    /// Error 0A000 for a column that a view uses: the types of views are fixed.
+    fn check_views(&self, at: usize) -> Result<()> {
+        let Some(view) = self.views_of(at).first().cloned() else { return Ok(()) };
+        let (view, column) = (names::display_name(&view.name, self.catalog), self.name_of(at));
+        let detail = format!("rule _RETURN on view {view} depends on column \"{column}\"");
+        Err(Error::unsupported("cannot alter type of a column used by a view or rule").with_detail(detail))
+    }
+
+    /// Drops the views that use a column; without CASCADE error 2BP01.
+    fn drop_views(&mut self, at: usize, what: &str, cascade: bool) -> Result<()> {
+        let table = self.next.id.0;
+        let gone = |change: &Change, view: &ViewRef| matches!(change, Change::DropView(id) if *id == view.id);
+        let mut views = self.views_of(at);
+        views.retain(|view| !self.before.iter().any(|change| gone(change, view)));
+        let direct = |view: &ViewRef| view.uses(table, at as u32).then(|| what.to_owned());
+        let dependents = drop::dependent_views(&views, self.catalog, &direct);
+        if dependents.is_empty() {
+            return Ok(());
+        }
+        if !cascade {
+            return Err(drop::depended(what, dependents.iter().map(|(view, of)| (view.as_str(), of.as_str()))));
+        }
+        let names: Vec<String> = dependents.into_iter().map(|(view, _)| view).collect();
+        self.notices.push(drop::cascades(&names));
+        self.before.extend(drop::dropped_views(&views));
         Ok(())
     }
 

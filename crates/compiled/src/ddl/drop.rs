@@ -1,8 +1,10 @@
-//! DROP TABLE, DROP INDEX, DROP SEQUENCE and their dependencies.
+//! DROP TABLE, DROP INDEX, DROP SEQUENCE, DROP VIEW and their dependencies.
 
 use std::collections::BTreeMap;
 
-use model::{Error, Result, RowSchema, RowSchemaRef, SequenceOwner, SequenceSpec, SqlState, TableId, TableName};
+use model::{
+    Error, Result, RowSchema, RowSchemaRef, SequenceOwner, SequenceSpec, SqlState, TableId, TableName, ViewRef,
+};
 use parser::ast;
 
 use super::draft::Draft;
@@ -40,11 +42,13 @@ struct DependentObjects<'c> {
     others: BTreeMap<TableId, RowSchema>,
     /// Pairs of a dependent object and the object it depends on.
     dependents: Vec<(String, String)>,
+    /// The dependent views.
+    views: Vec<ViewRef>,
 }
 
 impl DependentObjects<'_> {
     fn new(catalog: &dyn Catalog) -> DependentObjects<'_> {
-        DependentObjects { catalog, others: BTreeMap::new(), dependents: Vec::new() }
+        DependentObjects { catalog, others: BTreeMap::new(), dependents: Vec::new(), views: Vec::new() }
     }
 
     fn other(&mut self, table: &RowSchema) -> &mut RowSchema {
@@ -64,6 +68,16 @@ impl DependentObjects<'_> {
                 self.other(table).foreign_keys.retain(|other| other.name != key.name);
             }
         }
+    }
+
+    /// Collects views that read dropped tables.
+    fn views(&mut self, gone: &[RowSchemaRef]) {
+        let ids: Vec<u32> = gone.iter().map(|table| table.id.0).collect();
+        self.views = self.catalog.dependent_views(&ids);
+        self.dependents.extend(dependent_views(&self.views, self.catalog, &|view| {
+            let table = gone.iter().find(|table| view.reference(table.id.0).is_some())?;
+            Some(format!("table {}", names::display_name(&table.name, self.catalog)))
+        }));
     }
 
     /// Collects defaults that use a sequence, except in the tables `but`.
@@ -94,9 +108,29 @@ impl DependentObjects<'_> {
         }
         let dependents: Vec<String> = self.dependents.into_iter().map(|(one, _)| one).collect();
         definition.notices.push(cascades(&dependents));
+        definition.changes.extend(dropped_views(&self.views));
         definition.changes.extend(self.others.into_values().map(|next| Change::Alter { next, work: Vec::new() }));
         Ok(())
     }
+}
+
+/// Pairs of a view and what it depends on: what `first` says of it, or another of the views.
+pub(super) fn dependent_views(
+    views: &[ViewRef],
+    catalog: &dyn Catalog,
+    first: &dyn Fn(&ViewRef) -> Option<String>,
+) -> Vec<(String, String)> {
+    let shown = |view: &ViewRef| format!("view {}", names::display_name(&view.name, catalog));
+    let needed = |view: &ViewRef| {
+        let other = || views.iter().find(|other| view.reference(other.id).is_some()).map(shown);
+        first(view).or_else(other).unwrap_or_default()
+    };
+    views.iter().map(|view| (shown(view), needed(view))).collect()
+}
+
+/// Drops views, each before those that it reads.
+pub(super) fn dropped_views(views: &[ViewRef]) -> impl Iterator<Item = Change> {
+    views.iter().rev().map(|view| Change::DropView(view.id))
 }
 
 /// The dropped objects, for messages.
@@ -141,6 +175,7 @@ pub(super) fn tables(drop: &ast::Drop, catalog: &dyn Catalog) -> Result<Option<D
     let sequences = catalog.sequences().into_iter().filter(|sequence| sequence.owner.is_some_and(owned));
     let sequences: Vec<_> = sequences.collect();
     let mut dependents = DependentObjects::new(catalog);
+    dependents.views(&gone);
     dependents.keys(&gone);
     sequences.iter().try_for_each(|sequence| dependents.defaults(sequence, &ids))?;
     let names: Vec<&TableName> = gone.iter().map(|table| &table.name).collect();
@@ -224,6 +259,41 @@ pub(super) fn sequences(drop: &ast::Drop, catalog: &dyn Catalog) -> Result<Defin
     Ok(definition)
 }
 
+/// Plans a DROP VIEW.
+pub(super) fn views(drop: &ast::Drop, catalog: &dyn Catalog) -> Result<Definition> {
+    let mut definition = Definition::new("DROP VIEW");
+    let mut gone: Vec<ViewRef> = Vec::new();
+    for written in written(drop) {
+        let name = names::relation(written, catalog)?;
+        match catalog.view(&name) {
+            Some(view) if gone.iter().any(|other| other.id == view.id) => {}
+            Some(view) => gone.push(view),
+            None if is_taken(catalog, &name) => return Err(not_a("view", &name, catalog)),
+            None => {
+                let text = format!("view \"{}\" does not exist", names::as_written(&name, written));
+                missing(SqlState::UNDEFINED_TABLE, text, drop.if_exists, &mut definition)?;
+            }
+        }
+    }
+    let ids: Vec<u32> = gone.iter().map(|view| view.id).collect();
+    let mut dependents = DependentObjects::new(catalog);
+    dependents.views = catalog.dependent_views(&ids);
+    dependents.dependents = dependent_views(&dependents.views, catalog, &|view| {
+        let of = gone.iter().find(|of| view.reference(of.id).is_some())?;
+        Some(format!("view {}", names::display_name(&of.name, catalog)))
+    });
+    let names: Vec<&TableName> = gone.iter().map(|view| &view.name).collect();
+    dependents.apply(&called("view", &names, catalog), is_cascade(drop), &mut definition)?;
+    // Views of one statement may read each other.
+    let reads = |view: &ViewRef| catalog.dependent_views(&[view.id]);
+    while !gone.is_empty() {
+        let is_read = |view: &ViewRef| reads(view).iter().any(|other| gone.iter().any(|one| one.id == other.id));
+        let at = gone.iter().position(|view| !is_read(view)).unwrap_or(0);
+        definition.changes.push(Change::DropView(gone.swap_remove(at).id));
+    }
+    Ok(definition)
+}
+
 /// The sequence of an identity column can only be dropped with the column.
 fn refuse_identity(sequence: &SequenceSpec, catalog: &dyn Catalog) -> Result<()> {
     let Some(owner) = sequence.owner else { return Ok(()) };
@@ -245,6 +315,8 @@ fn not_a(kind: &str, name: &TableName, catalog: &dyn Catalog) -> Error {
         "TABLE to remove a table"
     } else if catalog.index(name).is_some() {
         "INDEX to remove an index"
+    } else if catalog.view(name).is_some() {
+        "VIEW to remove a view"
     } else {
         "SEQUENCE to remove a sequence"
     };

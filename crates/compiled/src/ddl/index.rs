@@ -19,6 +19,10 @@ pub(super) fn create(
         if catalog.is_other(&table_name) {
             return Ok(None);
         }
+        if catalog.view(&table_name).is_some() {
+            let text = format!("cannot create index on relation \"{}\"", table_name.table);
+            return Err(super::view::not_for_views(text));
+        }
         return Err(super::no_relation(&table_name, &create.table));
     };
     refuse_kinds(create)?;

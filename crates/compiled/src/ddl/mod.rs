@@ -4,7 +4,7 @@
 //! - [`define`]: plans a statement against a [`Catalog`]; the resulting [`Definition`] is applied without knowledge of
 //!   SQL.
 //! - `draft`, `column`, `table_constraints`: a table description while it changes; `create`, `alter`, `index`,
-//!   `drop`, `sequence`: statements.
+//!   `drop`, `sequence`, `view`: statements.
 //! - `expressions`: CHECK and DEFAULT; `types`: column types; `names`: name resolution and generated names;
 //!   `table_work`: work on existing rows.
 //!
@@ -25,8 +25,11 @@ mod table_work;
 #[cfg(test)]
 mod tests;
 mod types;
+mod view;
 
-use model::{Error, Result, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState, TableId, TableName};
+use model::{
+    Error, Result, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState, TableId, TableName, ViewRef, ViewSpec,
+};
 use parser::ast::{self, ObjectKind as Kind, ObjectName, Statement};
 
 pub(crate) use names::quoted;
@@ -56,9 +59,14 @@ pub trait Catalog {
     /// All sequences.
     fn sequences(&self) -> Vec<SequenceRef>;
 
-    /// Whether an object outside this crate has the name: a `columns` table or a view. `rows` tables, their indexes
-    /// and sequences are not included.
+    /// Whether a table of the other store has the name.
     fn is_other(&self, name: &TableName) -> bool;
+
+    /// A view by name.
+    fn view(&self, name: &TableName) -> Option<ViewRef>;
+
+    /// Views that read one of these tables and views, directly or through others; each before those that read it.
+    fn dependent_views(&self, objects: &[u32]) -> Vec<ViewRef>;
 
     /// An id never used before for this kind of object.
     fn next_id(&self, of: Object) -> u32;
@@ -133,6 +141,10 @@ pub enum Change {
     },
     /// Drop a sequence by id.
     DropSequence(u32),
+    /// Replace a view's description.
+    AlterView(ViewSpec),
+    /// Drop a view by id.
+    DropView(u32),
 }
 
 /// A notice to the client.
@@ -162,6 +174,10 @@ pub fn define(statement: &Statement, catalog: &dyn Catalog, session: Session<'_>
         Statement::CreateTable(create) => create::create(create, catalog, session),
         Statement::CreateTableAs(create) if !create.materialized_view => create::refuse_query(create),
         Statement::AlterTable(alter) => match alter.kind {
+            Kind::Table | Kind::View if let Some(view) = view::find(&alter.name, catalog)? => {
+                view::alter(&view, &alter.actions).map(Some)
+            }
+            Kind::View => view::missing(&alter.name, alter.if_exists, catalog).map(Some),
             Kind::Table | Kind::ForeignTable => alter::alter(alter, catalog, session),
             Kind::Index => index::act(alter, catalog, session),
             Kind::Sequence => sequence::act(alter, catalog).map(Some),
@@ -173,6 +189,10 @@ pub fn define(statement: &Statement, catalog: &dyn Catalog, session: Session<'_>
         Statement::Rename(rename) => {
             let ObjectName::Name(name) = &rename.object else { return Ok(None) };
             match rename.kind {
+                Kind::Table | Kind::View if let Some(view) = view::find(name, catalog)? => {
+                    view::rename(view, rename, catalog).map(Some)
+                }
+                Kind::View => view::missing(name, rename.if_exists, catalog).map(Some),
                 Kind::Table | Kind::ForeignTable => alter::rename(name, rename, catalog, session),
                 Kind::Index => index::rename(name, rename.if_exists, &rename.to, catalog, session),
                 Kind::Sequence => sequence::rename(name, rename.if_exists, &rename.to, catalog).map(Some),
@@ -180,6 +200,10 @@ pub fn define(statement: &Statement, catalog: &dyn Catalog, session: Session<'_>
             }
         }
         Statement::AlterSchema(alter) => match (&alter.object, alter.kind) {
+            (ObjectName::Name(name), Kind::Table | Kind::View) if let Some(view) = view::find(name, catalog)? => {
+                view::set_schema(view, &alter.schema, catalog).map(Some)
+            }
+            (ObjectName::Name(name), Kind::View) => view::missing(name, alter.if_exists, catalog).map(Some),
             (ObjectName::Name(name), Kind::Table | Kind::ForeignTable) => {
                 alter::set_schema(name, alter.if_exists, catalog)
             }
@@ -189,6 +213,7 @@ pub fn define(statement: &Statement, catalog: &dyn Catalog, session: Session<'_>
             Kind::Table | Kind::ForeignTable => drop::tables(drop, catalog),
             Kind::Index => drop::indexes(drop, catalog, session),
             Kind::Sequence => drop::sequences(drop, catalog).map(Some),
+            Kind::View => drop::views(drop, catalog).map(Some),
             _ => Ok(None),
         },
         _ => Ok(None),
@@ -217,6 +242,7 @@ fn is_taken(catalog: &dyn Catalog, name: &TableName) -> bool {
         || catalog.index(name).is_some()
         || catalog.sequence(name).is_some()
         || catalog.is_other(name)
+        || catalog.view(name).is_some()
 }
 
 fn exists_already(name: &str) -> Error {

@@ -82,6 +82,14 @@ impl Catalog for Db {
         name.table == "series"
     }
 
+    fn view(&self, _: &TableName) -> Option<model::ViewRef> {
+        None
+    }
+
+    fn dependent_views(&self, _: &[u32]) -> Vec<model::ViewRef> {
+        Vec::new()
+    }
+
     fn next_id(&self, _: Object) -> u32 {
         self.last_id.set(self.last_id.get() + 1);
         self.last_id.get()
@@ -117,6 +125,7 @@ impl Db {
                 *old = Arc::new(next);
             }
             Change::DropSequence(id) => sequences.retain(|sequence| sequence.id != id),
+            Change::AlterView(_) | Change::DropView(_) => panic!("this database has no views"),
         }
         Vec::new()
     }

@@ -33,6 +33,15 @@ struct Clauses<'q> {
     projection: Option<&'q [(u32, Bound)]>,
 }
 
+/// Whether an outer join around an item of FROM makes rows of NULLs for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Each row of the result has a row of it.
+    Kept,
+    /// A row of the result may have NULLs for it.
+    Padded,
+}
+
 impl<'q> Clauses<'q> {
     /// Takes the clauses off a query; returns also what is below the projections above it, and what is below all.
     fn of(mut rel: &'q Rel) -> Lower<(Clauses<'q>, [&'q Rel; 2])> {
@@ -126,7 +135,7 @@ impl<'q> Lowering<'q> {
             conditions.push(condition);
             body = input;
         }
-        self.from(body, &mut draft.from)?;
+        self.from(body, Place::Kept, &mut draft.from)?;
         for condition in conditions.into_iter().rev() {
             let condition = self.expr(condition)?;
             draft.from.cut(WHERE, condition);
@@ -255,7 +264,7 @@ impl<'q> Lowering<'q> {
     }
 
     /// Adds the tables of FROM to the current query.
-    fn from(&mut self, rel: &'q Rel, into: &mut From) -> Lower<()> {
+    fn from(&mut self, rel: &'q Rel, place: Place, into: &mut From) -> Lower<()> {
         match rel {
             Rel::Single => Ok(()),
             Rel::Scan { table, columns, as_of } => {
@@ -270,9 +279,10 @@ impl<'q> Lowering<'q> {
                 if matches!(kind, JoinKind::Right | JoinKind::Full) && !is_first {
                     return self.derived(rel, into);
                 }
-                self.from(left, into)?;
+                let is_left_kept = matches!(kind, JoinKind::Inner | JoinKind::Left);
+                self.from(left, if is_left_kept { place } else { Place::Padded }, into)?;
                 if *kind == JoinKind::Inner {
-                    self.from(right, into)?;
+                    self.from(right, place, into)?;
                     let Some(on) = on else { return Ok(()) };
                     let condition = self.expr(on)?;
                     let last = self.current().sources.len().saturating_sub(1);
@@ -300,6 +310,22 @@ impl<'q> Lowering<'q> {
             Rel::Window { .. } => refused("window functions"),
             Rel::ProjectSet { .. } => refused("functions of sets"),
             Rel::Cte { cte, columns } => self.cte(*cte, columns, into),
+            // The rows of a subquery or view that only filters and computes are found with those of the tables around
+            // it, so that conditions on them use indexes.
+            Rel::Filter { input, condition }
+                if place == Place::Kept && is_joined_rows(input) && !is_volatile(condition) =>
+            {
+                self.from(input, place, into)?;
+                let condition = self.expr(condition)?;
+                into.cut(WHERE, condition);
+                Ok(())
+            }
+            Rel::Project { input, columns }
+                if place == Place::Kept && is_joined_rows(input) && !calls_volatile(columns) =>
+            {
+                self.from(input, place, into)?;
+                self.project(columns)
+            }
             Rel::Filter { .. }
             | Rel::Values { .. }
             | Rel::Project { .. }
@@ -316,7 +342,7 @@ impl<'q> Lowering<'q> {
     fn one_source(&mut self, rel: &'q Rel, into: &mut From) -> Lower<()> {
         match rel {
             Rel::Join { .. } | Rel::Single => self.derived(rel, into),
-            _ => self.from(rel, into),
+            _ => self.from(rel, Place::Padded, into),
         }
     }
 
@@ -475,6 +501,15 @@ impl<'q> Lowering<'q> {
     }
 }
 
+/// Whether an operator's rows are those of joined tables, maybe filtered and with computed columns.
+fn is_joined_rows(rel: &Rel) -> bool {
+    match rel {
+        Rel::Scan { .. } | Rel::Join { .. } => true,
+        Rel::Filter { input, .. } | Rel::Project { input, .. } => is_joined_rows(input),
+        _ => false,
+    }
+}
+
 pub(super) fn outputs(rel: &Rel) -> Vec<u32> {
     let mut columns = Vec::new();
     rel.outputs(&mut columns);
@@ -482,14 +517,18 @@ pub(super) fn outputs(rel: &Rel) -> Vec<u32> {
 }
 
 fn calls_volatile(columns: &[(u32, Bound)]) -> bool {
-    let is_volatile = |part: &Bound| match &part.kind {
+    columns.iter().any(|(_, value)| is_volatile(value))
+}
+
+fn is_volatile(expr: &Bound) -> bool {
+    let calls_volatile = |part: &Bound| match &part.kind {
         ExprKind::Call(call, _) => {
             builtin().function_row(call.function).is_none_or(|row| row.volatility == Volatility::Volatile)
         }
         _ => false,
     };
     let mut found = false;
-    columns.iter().for_each(|(_, value)| value.visit(&mut |part| found |= is_volatile(part)));
+    expr.visit(&mut |part| found |= calls_volatile(part));
     found
 }
 

@@ -142,6 +142,14 @@ impl Catalog for Db {
         false
     }
 
+    fn view(&self, _: &TableName) -> Option<model::ViewRef> {
+        None
+    }
+
+    fn dependent_views(&self, _: &[u32]) -> Vec<model::ViewRef> {
+        Vec::new()
+    }
+
     fn next_id(&self, _: Object) -> u32 {
         self.last_id.set(self.last_id.get() + 1);
         self.last_id.get()

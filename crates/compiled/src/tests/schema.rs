@@ -94,6 +94,7 @@ impl binder::Schema for Schema<'_> {
             primary_key: key.unwrap_or_default(),
             unique: unique.collect(),
             has_nanoseconds: false,
+            is_view: false,
         })))
     }
 

@@ -6,7 +6,7 @@ use columns::{SegmentMeta, SeriesFile, Tombstone};
 use env::sim::{Faults, SimEnv};
 use model::{
     Column, ColumnId, ColumnRole, DataType, RowColumn, RowSchema, SequenceSpec, Table, TableName, TableOptions,
-    TimeRange, Type,
+    TimeRange, Type, ViewColumn, ViewReference, ViewReferenceColumn, ViewSpec,
 };
 
 use super::*;
@@ -127,6 +127,30 @@ fn sequence(id: u32, name: &str) -> SequenceSpec {
     SequenceSpec { id, name, ty: Type::Int8, start: 1, increment: 1, min, max, cache: 1, cycle: false, owner: None }
 }
 
+fn view(id: u32, name: &str) -> ViewSpec {
+    let columns = vec![ViewColumn { name: "a".into(), ty: 23, typmod: -1 }];
+    let (name, query) = (TableName::public(name), "SELECT 1 AS a".to_owned());
+    ViewSpec { id, name, version: 1, columns, query, references: Vec::new() }
+}
+
+/// A manifest with a view of something that does not exist would be a database that no statement can repair.
+#[test]
+fn a_view_of_a_missing_table_is_refused() {
+    let column = ViewReferenceColumn { number: 0, name: "a".into(), ty: 23, typmod: -1 };
+    let of = |object, column| {
+        let reference = ViewReference { name: TableName::public("r"), object, columns: vec![column] };
+        let view = ViewSpec { references: vec![reference], ..view(9, "v") };
+        let catalog = Catalog::default().with_row_table(Arc::new(row_table(8, "r"))).unwrap();
+        let catalog = Arc::new(catalog.with_view(Arc::new(view)).unwrap());
+        let row_files = BTreeMap::from([(TableId(8), RowFiles::default())]);
+        Manifest::decode(&Manifest { catalog, row_files, ..Manifest::default() }.encode())
+    };
+    assert!(of(8, column.clone()).is_ok());
+    assert!(of(7, column.clone()).unwrap_err().message().contains("depends on it"));
+    assert!(of(8, ViewReferenceColumn { number: 1, ..column.clone() }).is_err());
+    assert!(of(8, ViewReferenceColumn { ty: 20, ..column }).is_err());
+}
+
 /// Random numbers by SplitMix64.
 struct Random(u64);
 
@@ -196,7 +220,7 @@ impl Random {
         // Names are reused by other tables.
         let name = format!("t{}", self.below(5));
         let is_free = |catalog: &Catalog| !catalog.has_relation(&TableName::public(&*name));
-        match self.below(12) {
+        match self.below(14) {
             0 => {
                 catalog = catalog.without_table(TableId(id));
                 next.files.remove(&TableId(id));
@@ -223,7 +247,9 @@ impl Random {
             }
             7 if !catalog.has_schema(&name) => catalog = catalog.with_schema(&name).unwrap(),
             8 if catalog.has_schema(&name) => catalog = catalog.without_schema(&name).unwrap(),
-            9 => {
+            9 if is_free(&catalog) => catalog = catalog.with_view(Arc::new(view(30 + id, &name))).unwrap(),
+            10 => catalog = catalog.without_view(30 + id),
+            11 => {
                 if let Some(old) = catalog.table_by_id(TableId(id)) {
                     let changed = Table { version: old.version + 1, ..(**old).clone() };
                     catalog = catalog.with_table(Arc::new(changed)).unwrap();

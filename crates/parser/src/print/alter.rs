@@ -56,7 +56,7 @@ pub(super) fn kind_words(kind: ObjectKind) -> &'static str {
     }
 }
 
-impl Printer {
+impl Printer<'_> {
     pub(super) fn behavior(&mut self, behavior: DropBehavior) {
         self.put_if(behavior == DropBehavior::Cascade, " CASCADE");
     }

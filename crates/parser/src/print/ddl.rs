@@ -10,7 +10,7 @@ use crate::ast::{
     TriggerEvent, TriggerTiming, Volatility, WrapperFunction,
 };
 
-impl Printer {
+impl Printer<'_> {
     #[expect(clippy::too_many_lines, reason = "one arm for each kind of definition")]
     pub(super) fn definition(&mut self, statement: &Statement) {
         use Statement as S;

@@ -6,7 +6,7 @@ use crate::ast::{
     Target, TargetColumn, TargetTable, Update,
 };
 
-impl Printer {
+impl Printer<'_> {
     fn target_table(&mut self, table: &TargetTable) {
         self.put_if(table.only, "ONLY ");
         self.name(&table.name);

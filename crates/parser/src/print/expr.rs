@@ -6,8 +6,11 @@ use crate::ast::{
     NullsOrder, Over, SortBy, SortDirection, SqlValue, Step, WindowSpec, XmlExpr, XmlOp, XmlStandalone,
 };
 
-impl Printer {
+impl Printer<'_> {
     pub(super) fn expr(&mut self, expr: &Expr) {
+        if let Some(text) = self.rewrites.and_then(|rewrites| rewrites.text_of(expr)) {
+            return self.put(text);
+        }
         match &expr.kind {
             ExprKind::Null => self.put("NULL"),
             ExprKind::Bool(true) => self.put("true"),

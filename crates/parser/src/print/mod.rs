@@ -12,6 +12,9 @@ mod query;
 pub mod sexpr;
 mod table;
 mod utility;
+mod view;
+
+pub use view::{RelationText, Rewrites, rewritten, view_definition};
 
 use std::fmt;
 
@@ -106,11 +109,17 @@ pub fn quoted_text(text: &str) -> String {
 }
 
 #[derive(Default)]
-struct Printer {
+struct Printer<'r> {
     out: String,
+    /// Texts in place of some nodes.
+    rewrites: Option<&'r Rewrites>,
+    /// The query to be printed is that of a view, in lines.
+    layout: Option<view::Layout<'r>>,
+    /// The item of FROM to be printed is one of that query: its joins begin lines.
+    breaks_joins: bool,
 }
 
-impl Printer {
+impl Printer<'_> {
     /// Writes words as they are.
     fn put(&mut self, words: &str) {
         self.out.push_str(words);

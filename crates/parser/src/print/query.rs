@@ -1,39 +1,55 @@
 //! Queries and FROM.
 
 use super::Printer;
+use super::view::Layout;
 use crate::ast::{
-    Alias, Cte, CteBody, DistinctClause, GroupItem, Join, JoinConstraint, JoinKind, Limit, LockStrength, LockWait,
-    Persistence, Query, QueryBody, Relation, Select, SetOperator, TableExpr, TableFunction, TableFunctionColumn,
-    Target, With, XmlTable,
+    Alias, Cte, CteBody, DistinctClause, ExprKind, GroupItem, Ident, Join, JoinConstraint, JoinKind, Limit,
+    LockStrength, LockWait, Persistence, Query, QueryBody, Relation, Select, SetOperator, TableExpr, TableFunction,
+    TableFunctionColumn, Target, With, XmlTable,
 };
 
-impl Printer {
+impl Printer<'_> {
     pub(super) fn query(&mut self, query: &Query) {
+        let layout = self.layout.take();
+        self.put_if(layout.is_some() && (query.with.is_some() || matches!(query.body, QueryBody::Values(_))), " ");
         self.with(query.with.as_deref());
+        self.put_if(layout.is_some() && query.with.is_some(), "\n");
         match &query.body {
-            QueryBody::Select(select) => self.select(select),
+            QueryBody::Select(select) => {
+                self.layout = layout;
+                self.select(select);
+            }
             QueryBody::Values(rows) => {
                 self.put("VALUES ");
                 self.list(rows, |out, row| out.parens(row, Self::expr));
             }
             QueryBody::SetOperation(one) => {
+                self.layout = layout;
                 self.set_operand(&one.left);
+                let between = if layout.is_some() { "\n" } else { " " };
+                self.put(between);
                 self.put(match one.op {
-                    SetOperator::Union => " UNION ",
-                    SetOperator::Intersect => " INTERSECT ",
-                    SetOperator::Except => " EXCEPT ",
+                    SetOperator::Union => "UNION",
+                    SetOperator::Intersect => "INTERSECT",
+                    SetOperator::Except => "EXCEPT",
                 });
-                self.put_if(one.all, "ALL ");
+                self.put_if(one.all, " ALL");
+                self.put(between);
+                self.layout = layout.map(|_| Layout::default());
                 self.set_operand(&one.right);
             }
         }
+        let line = if layout.is_some() { "\n " } else { "" };
+        self.put_if(!query.order_by.is_empty(), line);
         self.opt_list(" ORDER BY ", &query.order_by, Self::sort_by);
+        self.put_if(matches!(query.limit, Some(Limit::All | Limit::Count(_))), line.trim_end_matches(' '));
         match &query.limit {
             None => {}
             Some(Limit::All) => self.put(" LIMIT ALL"),
             Some(Limit::Count(count)) => self.opt(" LIMIT ", Some(count), Self::operand),
             Some(Limit::WithTies(_)) => {}
         }
+        self.put_if(query.offset.is_some(), line.trim_end_matches(' '));
         self.opt(" OFFSET ", query.offset.as_ref(), Self::operand);
         if let Some(Limit::WithTies(count)) = &query.limit {
             self.put(" FETCH FIRST ");
@@ -117,27 +133,47 @@ impl Printer {
     }
 
     fn select(&mut self, select: &Select) {
+        let layout = self.layout.take();
+        let line = |words: &'static str| match layout {
+            Some(_) => words,
+            // One blank is left.
+            None => &words[words.find(|c: char| c.is_ascii_uppercase()).map_or(0, |at| at - 1)..],
+        };
+        self.put_if(layout.is_some(), " ");
         self.put("SELECT");
         match &select.distinct {
             None => {}
             Some(DistinctClause::All) => self.put(" DISTINCT"),
             Some(DistinctClause::On(list)) => self.opt_parens(" DISTINCT ON ", list, Self::expr),
         }
-        self.opt_list(" ", &select.targets, Self::target);
+        self.put_if(!select.targets.is_empty(), " ");
+        let between = if layout.is_some() { ",\n    " } else { ", " };
+        for (at, target) in select.targets.iter().enumerate() {
+            self.put_if(at > 0, between);
+            match layout.and_then(|layout| layout.names).and_then(|names| names.get(at)) {
+                Some(name) => self.named_target(target, name),
+                None => self.target(target),
+            }
+        }
         if let Some(into) = &select.into {
             self.put(" INTO ");
             self.persistence(into.persistence);
             self.put_if(into.persistence != Persistence::Permanent, "TABLE ");
             self.name(&into.table);
         }
-        self.opt_list(" FROM ", &select.from, Self::table);
-        self.opt(" WHERE ", select.filter.as_ref(), Self::expr);
+        for (at, item) in select.from.iter().enumerate() {
+            self.put(if at == 0 { line("\n   FROM ") } else { between });
+            self.breaks_joins = layout.is_some();
+            self.table(item);
+        }
+        self.opt(line("\n  WHERE "), select.filter.as_ref(), Self::expr);
         if !select.group_by.is_empty() {
-            self.put(if select.group_distinct { " GROUP BY DISTINCT " } else { " GROUP BY " });
+            self.put(line("\n  GROUP BY "));
+            self.put_if(select.group_distinct, "DISTINCT ");
             self.list(&select.group_by, Self::group_item);
         }
-        self.opt(" HAVING ", select.having.as_ref(), Self::expr);
-        self.opt_list(" WINDOW ", &select.windows, |out, (name, spec)| {
+        self.opt(line("\n HAVING "), select.having.as_ref(), Self::expr);
+        self.opt_list(line("\n  WINDOW "), &select.windows, |out, (name, spec)| {
             out.ident(name);
             out.put(" AS ");
             out.window(spec);
@@ -156,10 +192,25 @@ impl Printer {
 
     pub(super) fn target(&mut self, target: &Target) {
         self.expr(&target.expr);
-        self.opt(" AS ", target.alias.as_ref(), |out, alias| out.ident(alias));
+        let alias = target.alias.as_ref().or_else(|| self.rewrites?.alias_of(target));
+        self.opt(" AS ", alias, |out, alias| out.ident(alias));
+    }
+
+    /// An item of the select list with this name.
+    fn named_target(&mut self, target: &Target, name: &Ident) {
+        self.expr(&target.expr);
+        let own = match &target.expr.kind {
+            ExprKind::Column(own) => Some(own),
+            ExprKind::Path(parts) => parts.last(),
+            _ => None,
+        };
+        self.opt(" AS ", Some(name).filter(|name| own != Some(*name)), |out, name| out.ident(name));
     }
 
     pub(super) fn table(&mut self, table: &TableExpr) {
+        if !matches!(table, TableExpr::Join(_)) {
+            self.breaks_joins = false;
+        }
         match table {
             TableExpr::Relation(relation) => self.relation(relation),
             TableExpr::Subquery(one) => {
@@ -183,9 +234,14 @@ impl Printer {
 
     fn relation(&mut self, relation: &Relation) {
         self.put_if(relation.only, "ONLY ");
-        self.name(&relation.name);
+        let text = self.rewrites.and_then(|rewrites| rewrites.relation(relation));
+        match text {
+            Some(text) => self.put(&text.name),
+            None => self.name(&relation.name),
+        }
         self.opt(" FOR SYSTEM_TIME AS OF ", relation.as_of.as_deref(), Self::operand);
-        self.alias(relation.alias.as_ref());
+        let alias = text.and_then(|text| text.alias.as_ref()).or(relation.alias.as_ref());
+        self.alias(alias);
         if let Some(sample) = &relation.sample {
             self.put(" TABLESAMPLE ");
             self.name(&sample.method);
@@ -254,8 +310,14 @@ impl Printer {
     /// A join; in parentheses where it has an alias.
     fn join(&mut self, join: &Join) {
         self.put_if(join.alias.is_some(), "(");
+        let breaks = self.breaks_joins;
         self.table(&join.left);
-        self.put(if join.natural { " NATURAL" } else { "" });
+        self.breaks_joins = false;
+        // The columns that NATURAL found.
+        let common = self.rewrites.and_then(|rewrites| rewrites.common_columns(join));
+        let is_natural = join.natural && common.is_none();
+        self.put_if(breaks, "\n    ");
+        self.put(if is_natural { " NATURAL" } else { "" });
         self.put_if(join.as_of.is_some(), " ASOF");
         let is_cross = join.constraint == JoinConstraint::None && !join.natural && join.as_of.is_none();
         self.put(match join.kind {
@@ -275,10 +337,12 @@ impl Printer {
             self.expr(matching);
             self.put(")");
         }
-        match &join.constraint {
-            JoinConstraint::None => {}
-            JoinConstraint::On(on) => self.opt(" ON ", Some(on), Self::expr),
-            JoinConstraint::Using(columns, alias) => {
+        match (&join.constraint, common) {
+            (_, Some([])) => self.put(" ON true"),
+            (_, Some(columns)) => self.opt_parens(" USING ", columns, |out, name| out.ident(name)),
+            (JoinConstraint::None, None) => {}
+            (JoinConstraint::On(on), None) => self.opt(" ON ", Some(on), Self::expr),
+            (JoinConstraint::Using(columns, alias), None) => {
                 self.opt_parens(" USING ", columns, |out, name| out.ident(name));
                 self.opt(" AS ", alias.as_ref(), |out, alias| out.ident(alias));
             }

@@ -9,7 +9,7 @@ use crate::ast::{
     TableShape,
 };
 
-impl Printer {
+impl Printer<'_> {
     pub(super) fn numeric(&mut self, value: &NumericValue) {
         match value {
             NumericValue::Integer(value) => self.number(value),

@@ -6,7 +6,7 @@ use crate::ast::{
     OptionValue, ReindexKind, Set, SetAction, SetScope, SetValue, Show, Statement, Transaction, TransactionMode,
 };
 
-impl Printer {
+impl Printer<'_> {
     #[expect(clippy::too_many_lines, reason = "one arm for each kind of statement")]
     pub(super) fn statement(&mut self, statement: &Statement) {
         use Statement as S;

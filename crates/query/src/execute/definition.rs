@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::{ColumnSpec, TableSpec};
-use model::{ColumnRole, DataType, Error, Result, SqlState, TableName, TableOptions, TimeRange};
+use model::{ColumnRole, DataType, Error, Result, SqlState, TableName, TableOptions, TableRef, TimeRange};
 use parser::ast::{
     AlterTable, AlterTableAction, ColumnConstraintKind, ColumnDef, CreateIndex, CreateSchema, CreateTable, Drop,
     DropBehavior, Expr, ExprKind, FunctionSignature, IndexKey, IndexParameters, Name, ObjectKind, ObjectName,
@@ -12,6 +12,7 @@ use parser::ast::{
 };
 
 use super::table_store::{columns, primary_key, primary_keys};
+use super::view;
 use crate::errors::locate;
 use crate::result::Outcome;
 use crate::session::Session;
@@ -27,6 +28,7 @@ pub(crate) fn execute(session: &mut Session, parsed: &Parsed, statement: &Statem
     let result = match statement {
         Statement::CreateTable(create) => create_table(session, create),
         Statement::CreateSchema(create) => create_schema(session, create),
+        Statement::CreateView(create) => view::create(session, parsed, create),
         Statement::AlterTable(alter) if alter.kind == ObjectKind::Table => alter_table(session, alter),
         Statement::CreateIndex(create) => create_index(session, create),
         Statement::Drop(drop) => drop_objects(session, drop),
@@ -52,6 +54,8 @@ fn words(sql: &str, statement: &Statement) -> String {
         | Statement::Call(_)
         | Statement::Grant(_)
         | Statement::GrantRole(_) => 1,
+        // CREATE MATERIALIZED VIEW.
+        Statement::CreateTableAs(_) => 3,
         _ => 2,
     };
     let words = sql.split_whitespace().take_while(|word| word.chars().all(|c| c.is_ascii_alphabetic()));
@@ -65,7 +69,7 @@ fn words(sql: &str, statement: &Statement) -> String {
 }
 
 /// The qualified name of a new object.
-fn new_name(context: &StatementContext, name: &Name) -> Result<TableName> {
+pub(super) fn new_name(context: &StatementContext, name: &Name) -> Result<TableName> {
     let schema = match &*name.qualifier {
         [] => context.current_schema(),
         [schema] => Some(schema.to_string()),
@@ -571,7 +575,7 @@ fn reset_options(options: &mut TableOptions, list: &[RelOption]) -> Result<()> {
 fn drop_objects(session: &mut Session, drop: &Drop) -> Result<Outcome> {
     let if_exists = drop.if_exists;
     let (tag, what, state) = match drop.kind {
-        ObjectKind::Table | ObjectKind::Schema | ObjectKind::View | ObjectKind::MaterializedView => {
+        ObjectKind::Table | ObjectKind::Schema | ObjectKind::MaterializedView => {
             return drop_relations(session, drop);
         }
         ObjectKind::Type => ("TYPE", "type", SqlState::UNDEFINED_OBJECT),
@@ -614,28 +618,26 @@ fn drop_relations(session: &mut Session, drop: &Drop) -> Result<Outcome> {
                 tag = "DROP SCHEMA";
                 drop_schema(session, name, drop.if_exists, cascade)?;
             }
-            ObjectKind::View => {
-                tag = "DROP VIEW";
-                drop_view(session, "view", name, drop.if_exists)?;
-            }
             ObjectKind::MaterializedView => {
                 tag = "DROP MATERIALIZED VIEW";
-                drop_view(session, "materialized view", name, drop.if_exists)?;
+                drop_materialized_view(session, name, drop.if_exists)?;
             }
-            _ => drop_table(session, name, drop.if_exists)?,
+            _ => drop_table(session, name, drop.if_exists, cascade)?,
         }
     }
     Ok(Outcome::command(tag))
 }
 
-/// Drops a view. There are no views, so the name is either a table or does not exist.
-fn drop_view(session: &mut Session, what: &str, name: &Name, if_exists: bool) -> Result<()> {
+/// Drops a materialized view. There are none, so the name is another relation or does not exist.
+fn drop_materialized_view(session: &mut Session, name: &Name, if_exists: bool) -> Result<()> {
     let context = session.context();
-    let shown = shown(name);
+    let (shown, what) = (shown(name), "materialized view");
     let named = crate::tables::Named { snapshot: &context.reads.snapshot, settings: &context.settings };
-    if named.find(name).is_some() || find_table(&context, name).is_ok() {
+    let is_view = named.view(name).is_some();
+    if is_view || named.find(name).is_some() || find_table(&context, name).is_ok() {
+        let kind = if is_view { "view" } else { "table" };
         return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{shown}\" is not a {what}"))
-            .with_hint("use DROP TABLE to remove a table"));
+            .with_hint(format!("Use DROP {} to remove a {kind}.", kind.to_uppercase())));
     }
     drop_nothing(session, "VIEW", what, if_exists, std::iter::once(shown), SqlState::UNDEFINED_TABLE).map(drop)
 }
@@ -663,10 +665,13 @@ fn shown(name: &Name) -> String {
     name.parts().map(|part| part.as_str()).collect::<Vec<_>>().join(".")
 }
 
-fn drop_table(session: &mut Session, name: &Name, if_exists: bool) -> Result<()> {
+fn drop_table(session: &mut Session, name: &Name, if_exists: bool, cascade: bool) -> Result<()> {
     let context = session.context();
     match find_table(&context, name) {
-        Ok(table) => session.writer()?.drop_table(&table.name),
+        Ok(table) => {
+            view::drop_dependents(session, &table, cascade)?;
+            session.writer()?.drop_table(&table.name)
+        }
         Err(error) if if_exists && error.state() == SqlState::UNDEFINED_TABLE => {
             session.notice(format!("table \"{}\" does not exist, skipping", name.name));
             Ok(())
@@ -689,8 +694,7 @@ fn drop_schema(session: &mut Session, name: &Name, if_exists: bool, cascade: boo
         }
         return Err(Error::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist")));
     }
-    let tables: Vec<TableName> =
-        catalog.tables().filter(|table| table.name.schema == schema).map(|table| table.name.clone()).collect();
+    let tables: Vec<TableRef> = catalog.tables().filter(|table| table.name.schema == schema).cloned().collect();
     if let Some(first) = tables.first()
         && !cascade
     {
@@ -698,14 +702,14 @@ fn drop_schema(session: &mut Session, name: &Name, if_exists: bool, cascade: boo
             SqlState("2BP01"),
             format!("cannot drop schema {schema} because other objects depend on it"),
         )
-        .with_detail(format!("table {first} depends on schema \"{schema}\""))
+        .with_detail(format!("table {} depends on schema \"{schema}\"", first.name))
         .with_hint("use DROP … CASCADE to drop the dependent objects too"));
     }
-    let txn = session.writer()?;
     for table in &tables {
-        txn.drop_table(table)?;
+        view::drop_dependents(session, table, cascade)?;
+        session.writer()?.drop_table(&table.name)?;
     }
-    txn.drop_schema(&schema)
+    session.writer()?.drop_schema(&schema)
 }
 
 fn truncate_tables(session: &mut Session, truncate: &Truncate) -> Result<Outcome> {

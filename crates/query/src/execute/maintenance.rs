@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::statement::maintenance::Maintenance;
 use crate::tables::{Named, find_table};
 
-/// Checks that the tables exist, in either store.
+/// Checks that the tables exist, in either store, or are views.
 ///
 /// # Errors
 /// 42P01.
@@ -18,7 +18,7 @@ fn check_tables<'a>(session: &mut Session, tables: impl IntoIterator<Item = &'a 
     // Dropped before any wait: a snapshot keeps files and memory alive.
     let context = session.context();
     let named = Named { snapshot: &context.reads.snapshot, settings: &context.settings };
-    let columns = tables.into_iter().filter(|table| named.find(table).is_none());
+    let columns = tables.into_iter().filter(|table| named.find(table).is_none() && named.view(table).is_none());
     columns.map(|table| find_table(&context, table)).try_for_each(|found| found.map(drop))
 }
 

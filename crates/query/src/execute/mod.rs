@@ -17,6 +17,7 @@ mod set;
 mod sleep;
 mod table_store;
 mod transaction;
+mod view;
 
 use model::{Error, Result, SqlState};
 use parser::ast::{self as tree, Statement as Change};

@@ -53,12 +53,12 @@ pub(crate) struct StatementContext {
 pub(crate) type Pending = Arc<Mutex<Vec<(String, String, bool)>>>;
 
 impl StatementContext {
-    /// Resolves an unqualified table name: the first schema of `search_path` that has the table.
+    /// Resolves an unqualified name: the first schema of `search_path` that has a table or view of this name.
     pub(crate) fn resolve(&self, table: &str) -> Option<TableName> {
         self.settings.search_path().into_iter().map(|schema| TableName { schema, table: table.to_owned() }).find(
             |name| {
                 let catalog = self.reads.snapshot.catalog();
-                catalog.table(name).is_some() || catalog.row_table(name).is_some()
+                catalog.table(name).is_some() || catalog.row_table(name).is_some() || catalog.view(name).is_some()
             },
         )
     }

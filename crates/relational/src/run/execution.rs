@@ -14,6 +14,7 @@ use model::Result;
 use super::cancellation::Interrupt;
 use crate::errors::{OrError, convert};
 use crate::results::Batches;
+use crate::scan::join_keys;
 
 /// Batches that a partition produces before they are read.
 const AHEAD_BATCHES: usize = 2;
@@ -28,7 +29,8 @@ pub struct Execution {
 impl Execution {
     pub(super) fn new(plan: Arc<dyn ExecutionPlan>, state: &SessionState) -> Result<Execution> {
         let interrupt = Interrupt::default();
-        Ok(Execution { plan: interrupt.watch(plan).or_error()?, task: task(state), interrupt })
+        let plan = interrupt.watch(plan).and_then(join_keys::tell_scans).or_error()?;
+        Ok(Execution { plan, task: task(state), interrupt })
     }
 
     /// The operators.

@@ -9,12 +9,13 @@ use std::sync::{Arc, OnceLock};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{SchemaRef, SortOptions};
 use columns::state::Entry;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{ColumnStatistics, Statistics};
-use datafusion::error::Result as DfResult;
+use datafusion::error::{DataFusionError, Result as DfResult};
 use datafusion::execution::TaskContext;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
@@ -28,6 +29,7 @@ use model::{Result, TableRef, TimeRange};
 use crate::errors::external;
 use crate::memory::handed_on;
 use crate::scan::columns_table::relabel;
+use crate::scan::join_keys::JoinKeys;
 use crate::scan::predicate::{Keep, Kept};
 use crate::scan::statistics::Summary;
 
@@ -47,6 +49,8 @@ pub(crate) struct ColumnsScan {
     keep: Option<Arc<Keep>>,
     /// Requests of the partitions, one each.
     requests: Vec<ScanRequest>,
+    /// The series that a join looks for, which are known when it runs.
+    join_keys: Option<JoinKeys>,
     /// Rows of the table, counting all versions.
     rows_max: u64,
     /// The view contains only committed rows.
@@ -85,6 +89,7 @@ impl ColumnsScan {
             request,
             keep,
             requests,
+            join_keys: None,
             rows_max,
             is_committed,
             is_asked: AtomicBool::new(false),
@@ -92,6 +97,41 @@ impl ColumnsScan {
             properties: Arc::new(properties),
             metrics,
         })
+    }
+
+    /// The scan of the series that a join looks for; `None` unless the join is by key columns. `columns` are their
+    /// positions in the rows of the scan.
+    pub(crate) fn with_join_keys(
+        &self,
+        filter: &Arc<DynamicFilterPhysicalExpr>,
+        columns: &[usize],
+    ) -> DfResult<Option<ColumnsScan>> {
+        let is_key = |name: &str| self.table.key_columns().any(|key| key.name == name);
+        let names = columns.iter().map(|at| (*at, self.schema.field(*at).name().clone()));
+        let keys: Vec<(usize, String)> = names.filter(|(_, name)| is_key(name)).collect();
+        // One filter for a scan is enough: joins above would have to wait for each other.
+        if keys.len() != columns.len() || self.join_keys.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(self.copy(Some(JoinKeys::new(filter, keys)?))))
+    }
+
+    fn copy(&self, join_keys: Option<JoinKeys>) -> ColumnsScan {
+        ColumnsScan {
+            table: Arc::clone(&self.table),
+            schema: Arc::clone(&self.schema),
+            view: self.view.clone(),
+            request: self.request.clone(),
+            keep: self.keep.clone(),
+            requests: self.requests.clone(),
+            join_keys,
+            rows_max: self.rows_max,
+            is_committed: self.is_committed,
+            is_asked: AtomicBool::new(self.is_asked.load(Ordering::Relaxed)),
+            known: self.known.clone(),
+            properties: Arc::clone(&self.properties),
+            metrics: self.metrics.clone(),
+        }
     }
 
     /// Requests exact statistics from now on, where they are available.
@@ -200,6 +240,9 @@ impl DisplayAs for ColumnsScan {
             let name = self.table.column_by_id(range.column).map_or("?", |column| column.name.as_str());
             write!(f, ", blocks by {name}")?;
         }
+        if self.join_keys.is_some() {
+            write!(f, ", series of the join")?;
+        }
         if let Some(limit) = request.limit {
             write!(f, ", limit={limit}")?;
         }
@@ -239,9 +282,18 @@ impl ExecutionPlan for ColumnsScan {
 
     fn apply_expressions(
         &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
     ) -> DfResult<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
+        // The join completes its filter only if it finds it here.
+        match &self.join_keys {
+            Some(keys) => f(keys.expr()),
+            None => Ok(TreeNodeRecursion::Continue),
+        }
+    }
+
+    fn reset_state(self: Arc<Self>) -> DfResult<Arc<dyn ExecutionPlan>> {
+        // The join above forgets the filter, too.
+        if self.join_keys.is_some() { Ok(Arc::new(self.copy(None))) } else { Ok(self) }
     }
 
     fn replace_children(
@@ -262,7 +314,14 @@ impl ExecutionPlan for ColumnsScan {
         let report = Report::new(&self.metrics, partition);
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), BATCHES_AHEAD);
         let out = builder.tx();
-        builder.spawn_blocking(move || {
+        let table = Arc::clone(&self.table);
+        let join_keys = self.join_keys.clone();
+        let waiting = join_keys.clone();
+        let run = move || {
+            let request = match &join_keys {
+                Some(keys) => keys.narrowed((&table, &schema), &view, request).map_err(external)?,
+                None => request,
+            };
             let mut rows = Kept::new(&view, request, keep.as_deref()).map_err(external)?;
             let mut sent = 0;
             while let Some(batch) = rows.next().transpose() {
@@ -278,7 +337,15 @@ impl ExecutionPlan for ColumnsScan {
             }
             report.finish(&rows.scan().stats(), sent);
             Ok(())
-        });
+        };
+        match waiting {
+            None => builder.spawn_blocking(run),
+            Some(keys) => builder.spawn(async move {
+                keys.wait().await;
+                let done = SpawnedTask::spawn_blocking(run).join().await;
+                done.map_err(|error| DataFusionError::External(Box::new(error)))?
+            }),
+        }
         Ok(builder.build())
     }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_schema::{Field, Schema, SchemaRef};
 use columns::OneOf;
 use datafusion::common::ScalarValue;
@@ -17,7 +17,7 @@ use engine::TableView;
 use model::{Column, DataType, Error, KeyValue, Result, TableRef, key};
 
 use crate::errors::OrError;
-use crate::scan::columns_table::{predicate, relabel};
+use crate::scan::columns_table::{Predicate, predicate, relabel};
 
 /// Keys evaluated per batch.
 const KEYS_PER_STEP: usize = 8_192;
@@ -30,16 +30,63 @@ pub(crate) fn series_of(table: &TableRef, schema: &SchemaRef, view: &TableView, 
     if conditions.is_empty() {
         return among(table, schema, view, 0..view.series_count(), &rest);
     }
-    let found = match keys_of(table, &conditions) {
-        Some(keys) => {
-            let mut found: Vec<u32> = keys.iter().filter_map(|key| view.lookup(key)).collect();
-            found.sort_unstable();
-            found.dedup();
-            found
-        }
-        None => view.series_having(&conditions)?,
-    };
+    let found = series_by_keys(table, view, &conditions)?;
     if rest.is_empty() { Ok(found) } else { among(table, schema, view, found.into_iter(), &rest) }
+}
+
+/// The series whose key columns have one of the values of each condition, in ascending order.
+pub(crate) fn series_by_keys(table: &TableRef, view: &TableView, conditions: &[OneOf]) -> Result<Vec<u32>> {
+    let Some(keys) = keys_of(table, conditions) else { return view.series_having(conditions) };
+    let mut found: Vec<u32> = keys.iter().filter_map(|key| view.lookup(key)).collect();
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
+}
+
+/// A predicate on key columns, over the rows of a scan.
+pub(crate) struct Passing<'a> {
+    pub(crate) table: &'a TableRef,
+    pub(crate) view: &'a TableView,
+    /// Schema of the scan's rows.
+    pub(crate) schema: &'a SchemaRef,
+    /// Positions in it of the key columns that the predicate reads.
+    pub(crate) positions: &'a [usize],
+    pub(crate) predicate: &'a Predicate,
+}
+
+impl Passing<'_> {
+    /// The members of `series` (ascending) whose keys pass.
+    ///
+    /// # Errors
+    /// Errors of the predicate.
+    pub(crate) fn among(&self, mut series: impl ExactSizeIterator<Item = u32>) -> Result<Vec<u32>> {
+        let fields = self.schema.fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let mut found = Vec::new();
+        while series.len() > 0 {
+            let step: Vec<u32> = series.by_ref().take(KEYS_PER_STEP).collect();
+            let keys = self.view.key_columns_of(step.iter().copied())?;
+            // The predicate reads no other columns.
+            let mut arrays: Vec<ArrayRef> =
+                schema.fields().iter().map(|field| new_null_array(field.data_type(), step.len())).collect();
+            for at in self.positions {
+                let field = schema.field(*at);
+                let place = self.table.key_columns().position(|key| key.name == *field.name());
+                let place = place.ok_or_else(|| Error::bug("a key column that is none"))?;
+                arrays[*at] = relabel(Arc::clone(&keys[place]), field.data_type());
+            }
+            let batch = RecordBatch::try_new(Arc::clone(&schema), arrays).map_err(Error::bug)?;
+            found.extend(passing(self.predicate, &batch, &step)?);
+        }
+        Ok(found)
+    }
+}
+
+/// The series whose rows of a batch pass.
+fn passing(predicate: &Predicate, batch: &RecordBatch, series: &[u32]) -> Result<Vec<u32>> {
+    let chosen = predicate.evaluate(batch).and_then(|value| value.into_array(batch.num_rows())).or_error()?;
+    let chosen = chosen.as_boolean().iter();
+    Ok(series.iter().zip(chosen).filter(|(_, chosen)| *chosen == Some(true)).map(|(series, _)| *series).collect())
 }
 
 /// Splits a filter into equality conditions on key columns and other conditions.
@@ -147,9 +194,7 @@ fn matching(
         let arrays = keys.fields().iter().zip(arrays).map(|(field, array)| relabel(array, field.data_type())).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(step.len()));
         let batch = RecordBatch::try_new_with_options(Arc::clone(keys), arrays, &options).map_err(Error::bug)?;
-        let chosen = predicate.evaluate(&batch).and_then(|value| value.into_array(batch.num_rows())).or_error()?;
-        let chosen = chosen.as_boolean().iter();
-        found.extend(step.iter().zip(chosen).filter(|(_, chosen)| *chosen == Some(true)).map(|(series, _)| *series));
+        found.extend(passing(&predicate, &batch, &step)?);
     }
     Ok(found)
 }
@@ -173,7 +218,7 @@ pub(crate) fn may_fail(filter: &Expr) -> bool {
     filter.exists(fails).unwrap_or(true)
 }
 
-fn key_value(ty: DataType, value: &ScalarValue) -> Option<KeyValue> {
+pub(crate) fn key_value(ty: DataType, value: &ScalarValue) -> Option<KeyValue> {
     Some(match (ty, value) {
         (DataType::Bool, ScalarValue::Boolean(Some(value))) => KeyValue::Bool(*value),
         (DataType::Int16, ScalarValue::Int16(Some(value))) => KeyValue::Int(i64::from(*value)),

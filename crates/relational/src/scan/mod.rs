@@ -6,6 +6,7 @@ mod compare;
 mod computed_table;
 pub(crate) mod condition_order;
 pub(crate) mod context;
+pub(crate) mod join_keys;
 mod key_filter;
 pub(crate) mod predicate;
 mod rows_table;

@@ -23,7 +23,7 @@ use crate::session::Session;
 use crate::session::activity::{CopyProgress, Copying};
 use crate::statement::copy::{CopyForm, CopyStatement, Forced, Format, Header, Options, Place, Source};
 use crate::statement::{Command, Purpose, Statement};
-use crate::tables::{column_at, find_table};
+use crate::tables::{column_at, find_table, find_view};
 
 /// Signature, flags and header extension of a binary COPY.
 const BINARY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
@@ -76,6 +76,10 @@ async fn start_in(session: &mut Session, statement: &Statement, copy: &CopyState
     let Source::Table(name, columns) = &copy.source else {
         return Err(Error::bug("COPY FROM a query"));
     };
+    if find_view(&session.context(), name).is_some() {
+        let text = format!("cannot copy to view \"{}\"", name.name);
+        return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text).with_hint("Copy to the table that the view reads."));
+    }
     if let Some(kind) = copy.options.format.kind() {
         return input::start_file(session, name, columns, kind).await.map_err(located);
     }
@@ -111,6 +115,13 @@ fn positions(table: &TableRef, names: &[String]) -> Result<Vec<usize>> {
 
 async fn out(session: &mut Session, statement: &Statement, copy: &CopyStatement) -> Result<Outcome> {
     let is_file = copy.options.format.kind().is_some();
+    if let Source::Table(name, _) = &copy.source
+        && find_view(&session.context(), name).is_some()
+    {
+        let text = format!("cannot copy from view \"{}\"", name.name);
+        let hint = "Try the COPY (SELECT ...) TO variant.";
+        return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text).with_hint(hint));
+    }
     let inner = match &copy.source {
         Source::Query(query) => statement.within(Command::Query(query.clone()), Purpose::Shown),
         Source::Table(name, columns) if is_file => {

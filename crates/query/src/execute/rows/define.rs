@@ -8,7 +8,7 @@ use compiled::{Change, Definition, Notice, Object, Work};
 use engine::{Altered, Event, RowData, SequenceState, Snapshot};
 use model::{
     Datum, Error, Result, RowForeignKey, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState, TableId,
-    TableName,
+    TableName, ViewRef,
 };
 use parser::ast::{DropBehavior, Name, ObjectKind, ObjectName, Statement, Truncate};
 
@@ -76,42 +76,55 @@ fn split<T: Clone>(list: &[T], is_first: impl Fn(&T) -> bool) -> Option<(Vec<T>,
     (!first.is_empty() && !second.is_empty()).then_some((first, second))
 }
 
-/// Drops the `rows` tables and the sequences of a schema that is about to be dropped.
+/// Drops the views, `rows` tables and sequences of a schema that is about to be dropped.
 ///
 /// # Errors
 /// 2BP01 if there are any and `cascade` is false.
 async fn empty(session: &mut Session, parsed: &Parsed, schema: &str, cascade: bool) -> Result<()> {
     let snapshot = session.newest();
     let catalog = snapshot.catalog();
+    let views = catalog.views().map(|view| (ObjectKind::View, &view.name));
     let tables = catalog.row_tables().map(|table| (ObjectKind::Table, &table.name));
     let alone = catalog.sequences().filter(|spec| spec.owner.is_none());
     let sequences = alone.map(|spec| (ObjectKind::Sequence, &spec.name));
     let within: Vec<(ObjectKind, &TableName)> =
-        tables.chain(sequences).filter(|(_, name)| name.schema == schema).collect();
+        views.chain(tables).chain(sequences).filter(|(_, name)| name.schema == schema).collect();
     if let Some((kind, first)) = within.first()
         && !cascade
     {
         let text = format!("cannot drop schema {schema} because other objects depend on it");
-        let kind = if *kind == ObjectKind::Table { "table" } else { "sequence" };
+        let kind = match kind {
+            ObjectKind::Table => "table",
+            ObjectKind::View => "view",
+            _ => "sequence",
+        };
         let detail = format!("{kind} {first} depends on schema \"{schema}\"");
         return Err(Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text)
             .with_detail(detail)
             .with_hint("use DROP … CASCADE to drop the dependent objects too"));
     }
-    let drops: Vec<Statement> = within.iter().map(|(kind, name)| dropping(*kind, name)).collect();
+    // Views read each other, and tables: they are dropped together, before all others.
+    let of = |wanted: bool| within.iter().filter(move |(kind, _)| (*kind == ObjectKind::View) == wanted);
+    let views: Vec<&TableName> = of(true).map(|one| one.1).collect();
+    let others: Vec<(ObjectKind, &TableName)> = of(false).copied().collect();
+    let mut drops = Vec::with_capacity(1 + others.len());
+    drops.extend((!views.is_empty()).then(|| dropping(ObjectKind::View, &views)));
+    drops.extend(others.iter().map(|(kind, name)| dropping(*kind, &[name])));
     for drop in &drops {
         carried_out(session, parsed, drop).await?;
     }
     Ok(())
 }
 
-/// DROP … CASCADE of one object.
-fn dropping(kind: ObjectKind, name: &TableName) -> Statement {
-    let qualifier = Box::new([name.schema.as_str().into()]);
-    let name = Name { qualifier, name: name.table.as_str().into(), ..Name::default() };
+/// DROP … CASCADE of objects.
+fn dropping(kind: ObjectKind, names: &[&TableName]) -> Statement {
+    let object = |name: &&TableName| {
+        let qualifier = Box::new([name.schema.as_str().into()]);
+        ObjectName::Name(Name { qualifier, name: name.table.as_str().into(), ..Name::default() })
+    };
     Statement::Drop(Box::new(parser::ast::Drop {
         kind,
-        objects: vec![ObjectName::Name(name)],
+        objects: names.iter().map(object).collect(),
         if_exists: false,
         concurrently: false,
         behavior: DropBehavior::Cascade,
@@ -264,6 +277,14 @@ impl compiled::Catalog for Relations<'_> {
         self.snapshot.catalog().table(name).is_some()
     }
 
+    fn view(&self, name: &TableName) -> Option<ViewRef> {
+        self.snapshot.catalog().view(name).cloned()
+    }
+
+    fn dependent_views(&self, objects: &[u32]) -> Vec<ViewRef> {
+        self.snapshot.catalog().dependent_views(objects)
+    }
+
     fn next_id(&self, _of: Object) -> u32 {
         (self.numbers)()
     }
@@ -293,6 +314,14 @@ fn carry_out(session: &mut Session, definition: &Definition, clocks: &Clocks) ->
             }
             Change::DropSequence(id) => {
                 session.writer()?.drop_sequence(*id)?;
+                None
+            }
+            Change::AlterView(view) => {
+                session.writer()?.alter_view(Arc::new(view.clone()))?;
+                None
+            }
+            Change::DropView(id) => {
+                session.writer()?.drop_view(*id)?;
                 None
             }
         };

@@ -35,8 +35,10 @@ pub(crate) async fn lock_tables(session: &mut Session, names: &[Name], mode: Loc
                 if mode == LockMode::AccessShare {
                     break;
                 }
-                return Err(Error::unsupported(format!("LOCK TABLE is not supported on columns tables: {name}"))
-                    .with_hint("writers of a columns table do not wait for each other"));
+                return Err(Error::unsupported(format!(
+                    "LOCK TABLE is not supported on columns tables and views: {name}"
+                ))
+                .with_hint("writers of a columns table do not wait for each other"));
             };
             match session.rows_txn()?.enter(&table, access)? {
                 Entered::In => break,
@@ -52,7 +54,7 @@ pub(crate) async fn lock_tables(session: &mut Session, names: &[Name], mode: Loc
     Ok(())
 }
 
-/// Finds the `rows` table of this name; `None` for a `columns` table.
+/// Finds the `rows` table of this name; `None` for a `columns` table or a view.
 ///
 /// # Errors
 /// 42P01.
@@ -64,6 +66,8 @@ fn find(session: &mut Session, name: &Name) -> Result<Option<Arc<RowTable>>> {
         return Ok(Some(table));
     }
     let context = session.context();
-    crate::tables::find_table(&context, name)?;
+    if named.view(name).is_none() {
+        crate::tables::find_table(&context, name)?;
+    }
     Ok(None)
 }

@@ -84,6 +84,8 @@ SELECT NULL AS TABLE_CAT, n.nspname AS TABLE_SCHEM, c.relname AS TABLE_NAME,  CA
 ~|information_schema|table_privileges|SYSTEM VIEW|~|||||
 ~|information_schema|tables|SYSTEM VIEW|~|||||
 ~|information_schema|triggers|SYSTEM VIEW|~|||||
+~|information_schema|view_column_usage|SYSTEM VIEW|~|||||
+~|information_schema|view_table_usage|SYSTEM VIEW|~|||||
 ~|information_schema|views|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_available_extensions|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_cursors|SYSTEM VIEW|~|||||

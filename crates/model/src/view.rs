@@ -1,0 +1,78 @@
+//! Definitions of views.
+
+use std::sync::Arc;
+
+use crate::TableName;
+
+/// A view: a query with a name. Immutable: a change makes a new value.
+///
+/// The query is canonical text whose meaning does not depend on anything that may change: every relation has its
+/// schema, every `*` is written out, and constants are in a form that no setting changes. Relations are found by
+/// [`ViewReference`], so that their names and columns may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewSpec {
+    /// Number of the view; not reused in the database.
+    pub id: u32,
+    /// Schema and name.
+    pub name: TableName,
+    /// 1 when created; each change adds 1.
+    pub version: u32,
+    /// Columns, fixed when the view was created. Later versions only rename them and add some at the end.
+    pub columns: Vec<ViewColumn>,
+    /// The query.
+    pub query: String,
+    /// The tables and views that the query reads.
+    pub references: Vec<ViewReference>,
+}
+
+/// A column of a view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewColumn {
+    /// Name, unique within the view.
+    pub name: String,
+    /// Number of the type in `pg_type`.
+    pub ty: u32,
+    /// Type modifier; -1 for none.
+    pub typmod: i32,
+}
+
+/// A table or view that the query of a view names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewReference {
+    /// The name in the text of the query. It is the name when the view was created.
+    pub name: TableName,
+    /// Number of the table or view.
+    pub object: u32,
+    /// The columns that the query uses. It sees no others.
+    pub columns: Vec<ViewReferenceColumn>,
+}
+
+/// A column of a table or view that the query of a view uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewReferenceColumn {
+    /// Its number: `columns` tables have their own, in `rows` tables and views it is the position.
+    pub number: u32,
+    /// The name in the text of the query.
+    pub name: String,
+    /// Type, as the definition of the table or view encodes it.
+    pub ty: u32,
+    /// Type modifier; -1 for none.
+    pub typmod: i32,
+}
+
+/// Views are shared, never copied.
+pub type ViewRef = Arc<ViewSpec>;
+
+impl ViewSpec {
+    /// The reference to a table or view; `None` if the query does not read it.
+    #[must_use]
+    pub fn reference(&self, object: u32) -> Option<&ViewReference> {
+        self.references.iter().find(|reference| reference.object == object)
+    }
+
+    /// Whether the query uses a column of a table or view.
+    #[must_use]
+    pub fn uses(&self, object: u32, column: u32) -> bool {
+        self.reference(object).is_some_and(|of| of.columns.iter().any(|one| one.number == column))
+    }
+}

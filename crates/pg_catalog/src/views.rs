@@ -1,0 +1,255 @@
+//! Rows of `pg_catalog` and `information_schema` for views, and their definitions as text.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use model::{ViewRef, ViewReference, ViewSpec};
+use parser::ast::{Alias, Ident, Relation, Statement, TableExpr, Visitor};
+use parser::print::{RelationText, Rewrites, view_definition};
+
+use crate::cells::{Row, row};
+use crate::classes::Class;
+use crate::facts::StatementFacts;
+use crate::names;
+use crate::oids::{self, Oid, Part};
+
+const CLASS: Oid = 1259;
+const REWRITE: Oid = 2618;
+
+/// OID of a view.
+fn oid(view: &ViewSpec) -> Oid {
+    oids::of_number(view.id, Part::Table)
+}
+
+/// OID of the rule that PostgreSQL has for each view.
+fn rule(view: &ViewSpec) -> Oid {
+    oids::of_number(view.id, Part::Constraint)
+}
+
+/// Rows of `pg_class`.
+pub(crate) fn classes(facts: &StatementFacts) -> Vec<Row> {
+    let class = |view: &ViewRef| {
+        row! {
+            oid: oid(view),
+            relname: view.name.table.as_str(),
+            relnamespace: oids::of_schema(&view.name.schema),
+            reltype: oids::of_number(view.id, Part::RowType),
+            relowner: oids::ROLE,
+            relhasindex: false,
+            relpersistence: "p",
+            relkind: "v",
+            relnatts: view.columns.len() as i64,
+            relhasrules: true,
+            relispopulated: true,
+            relreplident: "n",
+            tableoid: CLASS,
+        }
+    };
+    facts.catalog.views().map(class).collect()
+}
+
+/// Rows of `pg_rewrite`: the rule of each view.
+pub(crate) fn rules(facts: &StatementFacts) -> Vec<Row> {
+    let rule = |view: &ViewRef| {
+        row! {
+            oid: rule(view),
+            rulename: "_RETURN",
+            ev_class: oid(view),
+            ev_type: "1",
+            ev_enabled: "O",
+            is_instead: true,
+            ev_qual: "<>",
+            ev_action: "<>",
+            tableoid: REWRITE,
+        }
+    };
+    facts.catalog.views().map(rule).collect()
+}
+
+/// Rows of `pg_depend`: the rule of a view depends on the columns that the view uses.
+pub(crate) fn dependencies(facts: &StatementFacts) -> Vec<Row> {
+    let depends = |view: &ViewSpec, on: Oid, column: i64, kind: &str| {
+        row! {
+            classid: REWRITE,
+            objid: rule(view),
+            refclassid: CLASS,
+            refobjid: on,
+            refobjsubid: column,
+            deptype: kind,
+            tableoid: 2608,
+        }
+    };
+    let mut rows = Vec::new();
+    for view in facts.catalog.views() {
+        rows.push(depends(view, oid(view), 0, "i"));
+        for reference in &view.references {
+            let on = oids::of_number(reference.object, Part::Table);
+            if reference.columns.is_empty() {
+                rows.push(depends(view, on, 0, "n"));
+            }
+            rows.extend(reference.columns.iter().map(|column| {
+                let number = attribute_number(facts, reference.object, column.number);
+                depends(view, on, number, "n")
+            }));
+        }
+    }
+    rows
+}
+
+/// The number in `pg_attribute` of a column of a table or view.
+fn attribute_number(facts: &StatementFacts, object: u32, column: u32) -> i64 {
+    let at = match facts.catalog.table_by_id(model::TableId(object)) {
+        Some(table) => table.columns.iter().position(|one| one.id.0 == column).unwrap_or(0) as i64,
+        None => i64::from(column),
+    };
+    at + 1
+}
+
+/// Rows of `pg_views`.
+pub(crate) fn views(facts: &StatementFacts) -> Vec<Row> {
+    let view = |view: &ViewRef| {
+        row! {
+            schemaname: view.name.schema.as_str(),
+            viewname: view.name.table.as_str(),
+            viewowner: facts.user.as_str(),
+            definition: definition(facts, view),
+        }
+    };
+    facts.catalog.views().map(view).collect()
+}
+
+/// The row of `information_schema.views` of a view; of one of the system without definition.
+pub(crate) fn standard_view(facts: &StatementFacts, schema: &str, name: &str, definition: Option<String>) -> Row {
+    row! {
+        table_catalog: facts.database.as_str(),
+        table_schema: schema,
+        table_name: name,
+        view_definition: definition,
+        check_option: "NONE",
+        is_updatable: "NO",
+        is_insertable_into: "NO",
+        is_trigger_updatable: "NO",
+        is_trigger_deletable: "NO",
+        is_trigger_insertable_into: "NO",
+    }
+}
+
+/// Rows of `information_schema.view_table_usage`.
+pub(crate) fn table_usage(facts: &StatementFacts) -> Vec<Row> {
+    let usage = |(view, reference): (&ViewRef, &ViewReference)| usage(facts, view, reference);
+    all_references(facts).filter_map(usage).collect()
+}
+
+/// Rows of `information_schema.view_column_usage`.
+pub(crate) fn column_usage(facts: &StatementFacts) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (view, reference) in all_references(facts) {
+        let Some(usage) = usage(facts, view, reference) else { continue };
+        for column in &reference.columns {
+            let Some((name, _, _)) = facts.catalog.column_of(reference.object, column.number) else { continue };
+            let mut row = usage.clone();
+            row.push(("column_name", name.into()));
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+fn all_references(facts: &StatementFacts) -> impl Iterator<Item = (&ViewRef, &ViewReference)> {
+    facts.catalog.views().flat_map(|view| view.references.iter().map(move |reference| (view, reference)))
+}
+
+fn usage(facts: &StatementFacts, view: &ViewSpec, reference: &ViewReference) -> Option<Row> {
+    let name = facts.catalog.name_of(reference.object)?;
+    Some(row! {
+        view_catalog: facts.database.as_str(),
+        view_schema: view.name.schema.as_str(),
+        view_name: view.name.table.as_str(),
+        table_catalog: facts.database.as_str(),
+        table_schema: name.schema.as_str(),
+        table_name: name.table.as_str(),
+    })
+}
+
+/// Result of `pg_get_viewdef`: the query with the present names of what it reads, which have schemas unless the search
+/// path finds them.
+pub(crate) fn definition(facts: &StatementFacts, view: &ViewSpec) -> Option<String> {
+    let statement = parser::parse_all(&view.query).ok()?.pop()?.statement;
+    let Statement::Query(query) = statement else { return None };
+    let names: Vec<Ident> = view.columns.iter().map(|column| Ident::new(&column.name)).collect();
+    let mut present = PresentNames { facts, references: HashMap::new(), rewrites: Rewrites::default() };
+    for reference in &view.references {
+        present.references.insert((&reference.name.schema, &reference.name.table), reference);
+    }
+    let _ = present.visit_query(&query);
+    Some(view_definition(&query, &present.rewrites, &view.name.table, &names))
+}
+
+/// Notes the present names of the tables in a query.
+struct PresentNames<'a> {
+    facts: &'a StatementFacts,
+    /// By schema and name in the text.
+    references: HashMap<(&'a str, &'a str), &'a ViewReference>,
+    rewrites: Rewrites,
+}
+
+impl Visitor for PresentNames<'_> {
+    type Break = ();
+
+    fn enter_table_expr(&mut self, table: &TableExpr) -> ControlFlow<()> {
+        if let TableExpr::Relation(relation) = table
+            && let Some(schema) = relation.name.schema()
+            && let Some(reference) = self.references.get(&(schema, relation.name.name.as_str()))
+            && let Some(text) = self.text(relation, reference)
+        {
+            self.rewrites.set_relation(relation.name.at, text);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl PresentNames<'_> {
+    fn text(&self, relation: &Relation, reference: &ViewReference) -> Option<RelationText> {
+        let class = Class::by_oid(&self.facts.catalog, oids::of_number(reference.object, Part::Table))?;
+        let old = &relation.name.name;
+        let present: Vec<(u32, &str)> = columns(class);
+        let is_renamed = |(number, name): &(u32, &str)| {
+            reference.columns.iter().any(|one| one.number == *number && one.name != *name)
+        };
+        let mut alias = relation.alias.clone();
+        if class.name() != old.as_str() && alias.is_none() {
+            alias = Some(Alias { name: old.clone(), columns: Vec::new() });
+        }
+        if present.iter().any(is_renamed) {
+            let mut renamed = alias.unwrap_or_else(|| Alias { name: old.clone(), columns: Vec::new() });
+            renamed.columns = old_columns(&renamed.columns, reference, &present);
+            alias = Some(renamed);
+        }
+        Some(RelationText { name: names::relation_name(self.facts, class), alias })
+    }
+}
+
+/// Numbers and names of the columns that a table or view has now.
+fn columns(class: Class<'_>) -> Vec<(u32, &str)> {
+    match class {
+        Class::Columns(table) => table.columns.iter().map(|column| (column.id.0, column.name.as_str())).collect(),
+        Class::Rows(table) => table.shown().map(|(at, column)| (at as u32, column.name.as_str())).collect(),
+        Class::View(view) => (0..).zip(view.columns.iter().map(|column| column.name.as_str())).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The names by which the text knows the columns. Columns that it does not know get names that it does not use.
+fn old_columns(written: &[Ident], reference: &ViewReference, present: &[(u32, &str)]) -> Vec<Ident> {
+    let known = |number: u32| reference.columns.iter().find(|one| one.number == number).map(|one| one.name.as_str());
+    let mut names: Vec<Ident> = Vec::with_capacity(present.len());
+    for (at, (number, name)) in present.iter().enumerate() {
+        let own = written.get(at).cloned().or_else(|| known(*number).map(Ident::new));
+        names.push(own.unwrap_or_else(|| {
+            let is_used = |name: &str| reference.columns.iter().any(|one| one.name == name);
+            let free = (0..).map(|n| if n == 0 { (*name).to_owned() } else { format!("{name}_{n}") });
+            Ident::from(free.into_iter().find(|name| !is_used(name)).unwrap_or_default())
+        }));
+    }
+    names
+}
