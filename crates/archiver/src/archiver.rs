@@ -19,7 +19,7 @@ use crate::shared::{Clients, Shared, not_started};
 use crate::sql::Sql;
 use crate::summaries::Watermarks;
 use crate::tables::DEFINITIONS;
-use crate::{filling, keeping, writing};
+use crate::{filling, keeping, rdb_views, writing};
 
 /// A running archiver.
 pub struct Archiver {
@@ -47,6 +47,9 @@ impl Archiver {
         let mut sql = Sql::new(database);
         for statement in DEFINITIONS {
             sql.run(statement, &[]).await.map_err(|error| error.context("archiver"))?;
+        }
+        for statement in rdb_views::definitions() {
+            sql.run(&statement, &[]).await.map_err(|error| error.context("views of the archiver"))?;
         }
         let engine = database.engine().clone();
         let clock = || {

@@ -6,7 +6,7 @@
 //! Terms: an *IOC* serves *process variables* (PVs); a *sample* is a PV's value with time, severity and status; a *gap* is a
 //! time without samples, with its reason.
 //!
-//! Modules, lowest first, none of which uses a later one: `values`, `tables`, `sql`, `registry`, `sampling`, `names`, `times`,
+//! Modules, lowest first, none of which uses a later one: `values`, `tables`, `rdb_views`, `sql`, `registry`, `sampling`, `names`, `times`,
 //! `parameters`, `history`, `summaries`, `peers`, `policies`, `shared`, `following`, `writing`, `keeping`, `filling`, `archiver`, `replies`, `type_info`,
 //! `streams`, `reports`, `why`, `import`, `merging`, `reading`, `retrieval`, `json_archive`, `feed`, `management`.
 //!
@@ -26,6 +26,7 @@ mod names;
 mod parameters;
 mod peers;
 mod policies;
+mod rdb_views;
 mod reading;
 mod registry;
 mod replies;

@@ -46,10 +46,8 @@ const ENUM_METADATA: &str = "\
 pub(crate) fn definitions() -> Vec<String> {
     let names: Vec<String> =
         STATUS_NAMES.iter().enumerate().map(|(number, name)| format!("({number}, '{name}')")).collect();
-    let status = format!(
-        "CREATE OR REPLACE VIEW rdb.status AS SELECT * FROM (VALUES {}) v (status_id, name)",
-        names.join(", ")
-    );
+    let status =
+        format!("CREATE OR REPLACE VIEW rdb.status AS SELECT * FROM (VALUES {}) v (status_id, name)", names.join(", "));
     let fixed = ["CREATE SCHEMA IF NOT EXISTS rdb", CHANNEL, SEVERITY, SAMPLE, NUM_METADATA, ENUM_METADATA];
     fixed.iter().map(ToString::to_string).chain([status]).collect()
 }

@@ -121,6 +121,27 @@ fn samples_of_a_soft_ioc_come_back_by_every_door() {
         assert_eq!(elements.len(), first as usize % 32, "the length follows the value: {elements:?}");
     }
 
+    // The RDB archiver's views: the samples of a channel, its limits and its labels.
+    let channel =
+        |pv: &str| rows(&server, &format!("SELECT channel_id FROM rdb.channel WHERE name = '{pv}'")).remove(0);
+    let sample = |columns: &str, pv: &str| {
+        let text =
+            format!("SELECT {columns} FROM rdb.sample WHERE channel_id = {} ORDER BY smpl_time, nanosecs", channel(pv));
+        rows(&server, &text)
+    };
+    let told: Vec<String> = counts.iter().map(|count| format!("{count},,")).collect();
+    assert_eq!(sample("num_val, float_val, str_val", "T:CNT"), told);
+    assert!(sample("str_val", "T:TEXT").iter().all(|text| text.starts_with("text ") || text == "hello"));
+    let alarm = "SELECT DISTINCT v.name FROM rdb.sample s JOIN rdb.severity v USING (severity_id) \
+                 JOIN rdb.channel c USING (channel_id) WHERE c.name = 'T:AI' AND v.name = 'MAJOR'";
+    assert_eq!(rows(&server, alarm), ["MAJOR"]);
+    let limits = "SELECT unit, prec, high_alarm_lmt FROM rdb.num_metadata JOIN rdb.channel USING (channel_id) \
+                  WHERE name = 'T:AI'";
+    assert_eq!(rows(&server, limits), ["mA,3,8"]);
+    let labels = "SELECT enum_nbr, enum_val FROM rdb.enum_metadata JOIN rdb.channel USING (channel_id) \
+                  WHERE name = 'T:STATE' ORDER BY enum_nbr";
+    assert_eq!(rows(&server, labels), ["0,OFF", "1,RAMP", "2,BEAM"]);
+
     // Operators, several PVs, a point in time, names.
     let reply = json_of(&server, "/retrieval/data/getData.json?pv=ncount(T:CNT)");
     assert_eq!(reply[0]["data"][0]["val"], counts.len());
