@@ -126,6 +126,7 @@ impl RowTable {
                     continue;
                 };
                 recovered.rows += 1;
+                self.records.note_long(&self.layout, row).map_err(|e| self.corrupt(&e))?;
                 for (at, (index, entries)) in indexes.iter().zip(&mut recovered.entries).enumerate() {
                     let is_primary = at == 0 && self.primary.is_some();
                     entries
