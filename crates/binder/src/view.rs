@@ -45,13 +45,13 @@ pub struct ViewTable {
 pub struct NewView {
     /// Text of the query.
     pub query: String,
-    /// Its columns.
+    /// Columns of the result.
     pub output: Vec<Output>,
     /// Tables and views that it names, with the positions of the columns that it uses, in ascending order.
     pub tables: Vec<(Arc<Table>, Vec<usize>)>,
 }
 
-/// What is noted while the query of a new view is bound.
+/// Notes about the query of a new view, taken while it is bound.
 #[derive(Default)]
 pub(crate) struct ViewNotes {
     rewrites: Rewrites,
@@ -140,7 +140,7 @@ impl Binder<'_> {
         check_types(&table, &outputs)?;
         let outputs: Vec<u32> = outputs.iter().map(|output| output.column).collect();
         let (rel, columns) = without_renames(bound.rel, outputs);
-        // Of two names of one column the first counts.
+        // The first of two names of one column counts.
         for (at, column) in columns.iter().enumerate().rev() {
             self.origins.insert(*column, (table.oid, i16::try_from(at + 1).unwrap_or(i16::MAX)));
         }

@@ -865,10 +865,12 @@ fn other_stores_and_statements_are_left_alone() {
         "drop index series",
         "create view v as select 1",
         "select 1",
-        "drop view v",
     ] {
         assert_eq!(db.run(sql).0, ["not ours"], "{sql}");
     }
+    assert_eq!(db.run("drop view v").0, ["error 42P01 view \"v\" does not exist"]);
+    let hint = "hint Use DROP TABLE to remove a table.";
+    assert_eq!(db.run("drop view series").0, ["error 42809 \"series\" is not a view", hint]);
     assert_eq!(db.run("create table series (a int)").0, ["error 42P07 relation \"series\" already exists"]);
     let (lines, _) = db.run("create table t (a int references series)");
     assert_eq!(lines, ["error 42809 referenced relation \"series\" is not a rows table"]);
