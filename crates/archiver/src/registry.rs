@@ -342,9 +342,10 @@ impl Registry {
             let Some(definition) = self.slots[at].as_ref().map(|pv| &pv.definition) else { continue };
             // A PV whose value is not known switches nothing off: rather a sample too many.
             let is_zero = |name: &Arc<str>| self.find(name)?.switches();
-            let off_by = [(&definition.enabled_by, true), (&definition.disabled_by, false)].into_iter();
-            let off_by = off_by.filter_map(|(by, off)| by.as_ref().filter(|by| is_zero(by) == Some(off)));
-            let off_by = off_by.cloned().next();
+            let switches = [(&definition.enabled_by, true), (&definition.disabled_by, false)];
+            let is_off =
+                |(by, off): &(&Option<Arc<str>>, bool)| by.as_ref().is_some_and(|by| is_zero(by) == Some(*off));
+            let off_by = switches.into_iter().find(is_off).and_then(|(by, _)| by.clone());
             if let Some(pv) = &mut self.slots[at] {
                 change(pv, off_by);
             }

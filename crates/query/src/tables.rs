@@ -124,7 +124,7 @@ impl Named<'_> {
                     return true;
                 }
                 let below = catalog.view_by_id(reference.object);
-                views.extend(below.filter(|below| views.iter().all(|known| known.id != below.id)).cloned().into_iter());
+                views.extend(below.filter(|below| views.iter().all(|known| known.id != below.id)).cloned());
             }
             at += 1;
         }
