@@ -59,16 +59,22 @@ impl Merged {
         earliest
     }
 
-    fn take(&mut self) -> Option<(usize, Result<Event>)> {
+    /// The earliest event that was not given already, by another source or in an overlap; others are left out.
+    fn new_earliest(&mut self) -> Option<(usize, Nanos)> {
         loop {
             let (at, time) = self.earliest()?;
-            let event = self.sources[at].events.next()?;
-            // An event that was given already, by another source or in an overlap.
-            let is_known = event.is_ok() && self.before.is_some_and(|(_, before)| time <= before);
-            if !is_known {
-                return Some((at, event));
+            let is_error = self.sources[at].events.peek().is_some_and(Result::is_err);
+            if is_error || self.before.is_none_or(|(_, before)| time > before) {
+                return Some((at, time));
             }
+            self.sources[at].events.next();
         }
+    }
+
+    fn take(&mut self) -> Option<(usize, Result<Event>)> {
+        let (at, _) = self.new_earliest()?;
+        let event = self.sources[at].events.next()?;
+        Some((at, event))
     }
 }
 
@@ -106,7 +112,7 @@ impl Iterator for Merged {
             }
             self.before = Some((source, time));
             let is_before = time <= self.from;
-            let next_is_before = is_before && self.earliest().is_some_and(|(_, next)| next <= self.from);
+            let next_is_before = is_before && self.new_earliest().is_some_and(|(_, next)| next <= self.from);
             if !next_is_before {
                 return Some(Ok(event));
             }
