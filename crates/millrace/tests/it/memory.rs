@@ -123,7 +123,7 @@ fn large_value(at: i32) -> Vec<u8> {
 /// The bug: operators gathered 8,192 rows for a batch, whatever their size, without reserving memory.
 #[test]
 fn statements_over_large_values_stay_within_the_budget() {
-    const STATEMENTS: [&str; 14] = [
+    const STATEMENTS: [&str; 13] = [
         "SELECT * FROM t",
         "SELECT v FROM t WHERE length(v) > 5",
         "SELECT v FROM t ORDER BY v",
@@ -136,7 +136,6 @@ fn statements_over_large_values_stay_within_the_budget() {
         "SELECT g, v FROM generate_series(1, 20000) g JOIN t ON t.k = g % 3 LIMIT 100",
         "SELECT count(*), max(length(v)) FROM t CROSS JOIN generate_series(1, 300) g WHERE length(v) > g",
         "SELECT g, v FROM t, LATERAL (SELECT g FROM generate_series(1, t.k + 100) g) l LIMIT 100",
-        "SELECT array_agg(v) FROM t",
         "COPY (SELECT v FROM t WHERE length(v) > 5) TO STDOUT",
     ];
     for (table, rows) in [
