@@ -113,9 +113,9 @@ fn stuck(server: &Server, sql: &str) -> TcpStream {
 const ROWS: &str = "CREATE TABLE t (id int PRIMARY KEY, v text); \
     INSERT INTO t SELECT g, 'text of row ' || g FROM generate_series(1, 100000) g;";
 
-/// Values of 4 MiB that differ, three to a group.
+/// Values of 2 MiB that differ, three to a group.
 fn large_value(at: i32) -> Vec<u8> {
-    let mut value: Vec<u8> = (0..4 << 20).map(|byte: u32| (byte.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let mut value: Vec<u8> = (0..2 << 20).map(|byte: u32| (byte.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     value[..4].copy_from_slice(&(at * 7_919 % 1_009).to_be_bytes());
     value
 }
@@ -162,7 +162,7 @@ fn statements_over_large_values_stay_within_the_budget() {
                 assert!(peak <= RESIDENT_KIB_MAX, "{sql}: {} MiB were resident", peak >> 10);
             }
             let sum = client.query_one("SELECT count(*), sum(length(v)) FROM t", &[]).await.unwrap();
-            assert_eq!((sum.get::<_, i64>(0), sum.get::<_, i64>(1)), (rows.into(), i64::from(rows) << 22));
+            assert_eq!((sum.get::<_, i64>(0), sum.get::<_, i64>(1)), (rows.into(), i64::from(rows) << 21));
             watched.end(table).await;
         });
     }
