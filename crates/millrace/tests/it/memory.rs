@@ -142,7 +142,7 @@ fn statements_over_large_values_stay_within_the_budget() {
         ("CREATE TABLE t (id int PRIMARY KEY, k int, v bytea)", 12),
         (
             "CREATE TABLE t (id bigint, k int, v bytea) WITH (store = 'columns', time = 'id', key = 'k', partition = '1000')",
-            32,
+            16,
         ),
     ] {
         runtime().block_on(async {
