@@ -116,14 +116,16 @@ pub(crate) fn encode_rows(
     scratch: &mut Scratch,
     request: &mut Vec<FlightData>,
 ) -> Result<()> {
-    let options = IpcWriteOptions::default();
-    let head: FlightData = SchemaAsIpc::new(columns, &options).into();
+    let (options, generator) = (IpcWriteOptions::default(), IpcDataGenerator::default());
+    let mut dictionaries = DictionaryTracker::new(false);
+    let head = generator.schema_to_bytes_with_dictionary_tracker(columns, &mut dictionaries, &options);
     request.clear();
-    request.push(head.with_descriptor(descriptor(schema, table)));
+    request.push(FlightData::from(head).with_descriptor(descriptor(schema, table)));
     for piece in pieces(rows) {
-        let mut none = DictionaryTracker::new(true);
-        let encoded = IpcDataGenerator::default().encode(&piece, &mut none, &options, &mut scratch.0);
-        request.push(encoded.map_err(|error| bug(&error))?.1.into());
+        let encoded = generator.encode(&piece, &mut dictionaries, &options, &mut scratch.0);
+        let (new, rows) = encoded.map_err(|error| bug(&error))?;
+        request.extend(new.into_iter().map(FlightData::from));
+        request.push(rows.into());
     }
     Ok(())
 }

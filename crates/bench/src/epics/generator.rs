@@ -6,6 +6,8 @@
 //! step per sample.
 //!
 //! Always true:
+//! - A PV whose connection is lost, because its IOC restarts, has one sample of [`Kind::Lost`] in
+//!   that time, if a slot is in it.
 //! - The samples of a PV on a day depend on the seed, the PV and the day only. Days join without a
 //!   gap and without a repeated slot, because slots have numbers from the start of the data.
 //! - A PV has no two samples with the same stamp, except those marked [`Sample::repeats`], which
@@ -45,6 +47,8 @@ mod status {
     pub(super) const LOLO: u8 = 5;
     pub(super) const LOW: u8 = 6;
     pub(super) const STATE: u8 = 7;
+    /// Not of EPICS: the RDB archiver's status of a lost connection.
+    pub(super) const DISCONNECTED: u8 = 22;
 }
 /// Entries of the table of exponential deviates.
 const GAPS: usize = 1_024;
@@ -61,6 +65,8 @@ pub(super) enum Kind {
     Text,
     /// `bits` is the position of the little-endian elements in the heap.
     Elements,
+    /// No value: the connection was lost, and came back at `bits`, in nanoseconds since 1970.
+    Lost,
 }
 
 /// One sample.
@@ -86,13 +92,24 @@ impl Sample {
         match self.kind {
             Kind::Number => Some(f64::from_bits(self.bits)),
             Kind::Exact => Some(self.bits as i64 as f64),
-            Kind::Text | Kind::Elements => None,
+            Kind::Text | Kind::Elements | Kind::Lost => None,
         }
+    }
+
+    /// When the connection came back, in nanoseconds since 1970; `None` if this is a value.
+    pub(super) fn lost_until(&self) -> Option<i64> {
+        (self.kind == Kind::Lost).then_some(self.bits as i64)
     }
 
     /// The 64-bit integer, if a double does not hold it.
     pub(super) fn exact(&self) -> Option<i64> {
         (self.kind == Kind::Exact).then_some(self.bits as i64)
+    }
+
+    /// The sample that the RDB archiver writes when a connection is lost.
+    fn lost(pv: u32, time: i64, until: i64) -> Sample {
+        let (bits, kind) = (until as u64, Kind::Lost);
+        Sample { pv, length: 0, time, bits, kind, severity: 3, status: status::DISCONNECTED, repeats: false }
     }
 
     fn of_heap<'a>(&self, heap: &'a [u8]) -> &'a [u8] {
@@ -237,6 +254,8 @@ pub(super) struct Cursor {
     state: u16,
     /// Alarm: 0, ±1 (minor) or ±2 (major).
     alarm: i8,
+    /// Whether the day's lost connection has its sample.
+    lost: bool,
 }
 
 impl Cursor {
@@ -256,11 +275,15 @@ impl Cursor {
             skip,
             state: below(bits, u64::from(pv.size.max(1))) as u16,
             alarm: 0,
+            lost: false,
         };
         // Sum of three uniform numbers: nearly normal with standard deviation 1.
         cursor.level = uniform_sum(bits);
         let bits = next(&mut cursor.random);
         cursor.advance(tables, pv, bits, 0);
+        if !pv.days.contains(&day.number) {
+            cursor.time = i64::MAX;
+        }
         cursor
     }
 
@@ -295,7 +318,11 @@ impl Cursor {
             self.advance(tables, pv, bits, 1);
             let down = !pv.healthy && (ioc.down.0..ioc.down.1).contains(&time);
             if down {
-                continue;
+                if std::mem::replace(&mut self.lost, true) {
+                    continue;
+                }
+                batch.push(time, Sample::lost(index, START_NANOS + time, START_NANOS + ioc.down.1));
+                return true;
             }
             let arrival = time + delay(pv, day.seed, time, bits);
             let mut stamp = START_NANOS + arrival;
@@ -313,7 +340,6 @@ impl Cursor {
                     _ => repeat = self.last,
                 }
             }
-            batch.keys.push((arrival as u64).wrapping_sub(batch.from as u64) << 28 | batch.samples.len() as u64);
             let sample = match repeat {
                 Some(last) => Sample { repeats: true, ..last },
                 None => self.value(pv, index, stamp, slot, day, ioc, &mut batch.heap),
@@ -322,7 +348,7 @@ impl Cursor {
                 // Positions in the heap are of one batch.
                 self.last = Some(sample);
             }
-            batch.samples.push(sample);
+            batch.push(arrival, sample);
             return true;
         }
     }
@@ -531,6 +557,13 @@ impl Batch {
         self.heap.clear();
         self.keys.clear();
         (self.from, self.to) = (from, to);
+    }
+
+    /// Adds a sample by its arrival.
+    #[inline]
+    fn push(&mut self, arrival: i64, sample: Sample) {
+        self.keys.push((arrival as u64).wrapping_sub(self.from as u64) << 28 | self.samples.len() as u64);
+        self.samples.push(sample);
     }
 
     /// The samples in order of arrival.

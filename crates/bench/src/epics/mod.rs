@@ -377,6 +377,7 @@ impl Run<'_> {
             length_s: end as f64 / 1e9,
             samples: self.truth.sent,
             stored: self.truth.stored(),
+            gaps: self.truth.lost,
             of_class: of_class.map(|(class, count)| (class.name().to_owned(), count)).collect(),
             load_s: written.seconds,
             samples_per_s: self.truth.sent as f64 / written.seconds.max(1e-9),
@@ -474,13 +475,15 @@ impl Run<'_> {
         let replaces = self.product == Product::Millrace;
         let mut samples = Vec::new();
         generator::of_pv(self.population, index, self.settings.length(first), |sample, _| {
-            if sample.time >= START_NANOS && !(sample.repeats && replaces) {
+            let stored = !(replaces && (sample.repeats || sample.lost_until().is_some()));
+            if sample.time >= START_NANOS && stored {
                 samples.push(*sample);
             }
             true
         });
         samples.sort_by_key(|sample| sample.time);
-        let name = truth::identity(self.population.names[index].as_bytes());
+        let name = self.population.name(index as u32);
+        let (name, index) = (truth::identity(name.as_bytes()), self.population.pvs[index].name as usize);
         let question = |published: u64| {
             let rows = self.settings.reading.rows(published).min(samples.len() as u64);
             let taken = &samples[..rows as usize];
@@ -504,6 +507,10 @@ impl Run<'_> {
         report: &mut Report,
         show: &mut dyn Show,
     ) -> Result<()> {
+        if let Some(gaps) = self.store.gaps()?.filter(|gaps| *gaps != self.truth.lost) {
+            let title = span.name.title();
+            report.findings.push(format!("{title}: read {gaps} gaps, written {}", self.truth.lost));
+        }
         let truth = &self.truth;
         let all_pvs = format!("all PVs, {} s", self.settings.all_pvs_s);
         let mut asked = one_pv.to_vec();
@@ -654,7 +661,7 @@ fn lines_of(population: &Population, count: usize) -> Vec<String> {
             let Some(value) = sample.number() else { continue };
             let time = jiff::Timestamp::from_microsecond(sample.time.div_euclid(1_000)).unwrap_or_default();
             let time = time.strftime("%Y-%m-%d %H:%M:%S%.6f");
-            let name = &population.names[sample.pv as usize];
+            let name = population.name(sample.pv);
             lines.push(format!("{time}\t{name}\t{value}\t{}\t{}\n", sample.severity, sample.status));
         }
     }
@@ -773,16 +780,17 @@ pub(crate) fn dry_run(settings: &DryRun, show: &mut dyn Show) -> Result<String> 
     let published = settings.span.published_samples();
     let _ = writeln!(
         text,
-        "{}: {} samples of {} PVs (published: {}), {} repeated stamps, {:.2} % in alarm",
+        "{}: {} samples of {} PVs (published: {}), {} repeated stamps, {} lost connections, {:.2} % in alarm",
         settings.span.title(),
         whole(truth.sent),
-        whole(population.pvs.len() as u64),
+        whole(population.names.len() as u64),
         whole(published),
         whole(truth.repeats),
+        whole(truth.lost),
         truth.alarms as f64 / sent * 100.0
     );
     for (class, count) in Class::ALL.iter().zip(truth.of_class) {
-        let pvs = population.pvs.iter().filter(|pv| pv.class == *class).count();
+        let pvs = population.pvs.iter().filter(|pv| pv.class == *class && pv.days.start == 0).count();
         let share = count as f64 / sent * 100.0;
         let _ = writeln!(
             text,

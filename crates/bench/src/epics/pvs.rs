@@ -5,10 +5,15 @@
 //! rates are log-normal, so that 1 % of the PVs send 40 % of the samples, and the share of each
 //! class counts samples, not PVs.
 //!
-//! Always true: the sum of the rates is the rate of [`Shape`], and PV 0 sends [`ONE_PV_SHARE`] of
-//! it at a fixed period. The queries of one PV read PV 0.
+//! A PV may be renamed, or change its type, at one midnight: it is then two entries of the
+//! population, each with the days on which it sends.
+//!
+//! Always true: on every day, the sum of the rates is the rate of [`Shape`], and PV 0 sends
+//! [`ONE_PV_SHARE`] of it at a fixed period. The queries of one PV read PV 0.
 
-use crate::generate::{at, below, draw, stream, unit_interval};
+use std::ops::Range;
+
+use crate::generate::{at, below, draw, mix, stream, unit_interval};
 
 /// Samples per second of the published half hour: 1,777,600 in 1,800 s.
 pub(crate) const PUBLISHED_RATE: f64 = 1_777_600.0 / 1_800.0;
@@ -19,6 +24,10 @@ const ONE_PV_SHARE: f64 = 133_363.0 / 1_777_600.0;
 const RATE_SIGMA: f64 = 1.94;
 /// Highest rate of a PV except PV 0, in samples per second: below that of the machine's triggers.
 const RATE_MAX: f64 = 50.0;
+/// One of so many PVs is renamed, and one of so many changes its type, on one of the days up to
+/// [`CHANGE_DAYS`].
+const CHANGED_OF: u64 = 200;
+const CHANGE_DAYS: u64 = 30;
 /// PVs of an IOC (input/output controller), the computer that stamps their samples.
 const PVS_PER_IOC: u32 = 50;
 /// Nanoseconds between two triggers of the machine, 60 Hz.
@@ -100,6 +109,21 @@ impl Class {
             _ => RATE_MAX,
         }
     }
+
+    /// Class after a change of the record's type; `None` for waveforms, whose elements change.
+    fn changed(self) -> Option<Class> {
+        Some(match self {
+            Class::Analog => Class::Calc,
+            Class::Calc => Class::Float32,
+            Class::Float32 => Class::Analog,
+            Class::Counter => Class::Int64,
+            Class::Int64 => Class::Counter,
+            Class::Long => Class::Analog,
+            Class::Enum => Class::Text,
+            Class::Text => Class::Enum,
+            Class::Waveform => return None,
+        })
+    }
 }
 
 /// Size and seed of the data.
@@ -112,7 +136,8 @@ pub(crate) struct Shape {
     pub(crate) rate: f64,
     /// Classes to generate; the rates of the others are left out.
     pub(crate) classes: Vec<Class>,
-    /// Whether clocks step, stamps are repeated or out of order, and IOCs restart.
+    /// Whether clocks step, stamps are repeated or out of order, IOCs restart, and PVs are renamed or
+    /// change their type.
     pub(crate) faults: bool,
 }
 
@@ -121,6 +146,10 @@ pub(crate) struct Shape {
 pub(super) struct Pv {
     /// Number in the population; the identity of its random stream.
     pub(super) number: u32,
+    /// Index in [`Population::names`].
+    pub(super) name: u32,
+    /// Days on which it sends.
+    pub(super) days: Range<u32>,
     pub(super) class: Class,
     pub(super) ioc: u32,
     /// Stamped by the timing system, with the times of triggers; otherwise by the IOC's clock.
@@ -160,13 +189,29 @@ impl Pv {
     pub(super) fn rate(&self) -> f64 {
         self.probability * 1e9 / self.period as f64
     }
+
+    /// Type in the archiver's column `type`: the Archiver Appliance's number, and 15 for 64-bit
+    /// integers.
+    pub(super) fn archived_type(&self) -> i16 {
+        match self.class {
+            Class::Text => 0,
+            Class::Waveform if !self.floats => 8,
+            Class::Waveform => 9,
+            Class::Float32 => 2,
+            Class::Enum => 3,
+            Class::Counter | Class::Long => 5,
+            Class::Analog | Class::Calc => 6,
+            Class::Int64 => 15,
+        }
+    }
 }
 
-/// The PVs to generate, in the order of their numbers.
+/// The PVs to generate: in the order of their numbers, and after these, in the same order, those
+/// that begin with a new name or type on a later day.
 pub(super) struct Population {
     pub(super) shape: Shape,
     pub(super) pvs: Vec<Pv>,
-    /// Names in the order of `pvs`.
+    /// Distinct; a PV that changes its type keeps its name.
     pub(super) names: Vec<String>,
     pub(super) iocs: u32,
 }
@@ -178,15 +223,45 @@ impl Population {
         let iocs = shape.pvs.div_ceil(PVS_PER_IOC).max(1);
         let mut population = Population { shape: shape.clone(), pvs: Vec::new(), names: Vec::new(), iocs };
         let mut waveforms = 0;
+        let mut later = Vec::new();
         for (number, (rate, class)) in (0..).zip(rates.into_iter().zip(classes)) {
             waveforms += u32::from(class == Class::Waveform);
-            if shape.classes.contains(&class) {
-                let pv = pv(shape, number, class, rate, iocs, waveforms);
-                population.names.push(name(&pv));
-                population.pvs.push(pv);
+            let mut first = pv(shape, number, class, rate, iocs, waveforms);
+            let text = name(&first);
+            if let Some(change) = change(shape, number) {
+                first.days.end = change.day;
+                later.push((change, first.clone(), rate, waveforms, text.clone()));
             }
+            population.add(first, text);
+        }
+        for (change, first, rate, waveforms, text) in later {
+            let class = first.class.changed().filter(|class| rate <= class.rate_max()).unwrap_or(first.class);
+            let class = if change.renamed { first.class } else { class };
+            let mut second = pv(shape, first.number, class, rate, iocs, waveforms);
+            second.floats = first.floats ^ !change.renamed;
+            second.days = change.day..u32::MAX;
+            population.add(second, if change.renamed { format!("{text}2") } else { text });
         }
         population
+    }
+
+    /// Adds a PV, unless its class is excluded.
+    fn add(&mut self, mut pv: Pv, name: String) {
+        if !self.shape.classes.contains(&pv.class) {
+            return;
+        }
+        // Only a PV that changes its type has a name that exists: few, so that a search is cheap.
+        let known = if pv.days.start > 0 { self.names.iter().position(|known| *known == name) } else { None };
+        pv.name = known.unwrap_or_else(|| {
+            self.names.push(name);
+            self.names.len() - 1
+        }) as u32;
+        self.pvs.push(pv);
+    }
+
+    /// Name of the PV at `index` of [`Population::pvs`].
+    pub(super) fn name(&self, index: u32) -> &str {
+        &self.names[self.pvs[index as usize].name as usize]
     }
 
     /// Index of the PV with the most samples: PV 0 unless its class is excluded.
@@ -195,10 +270,25 @@ impl Population {
         self.pvs.iter().enumerate().max_by(fastest).map_or(0, |(index, _)| index)
     }
 
-    /// Expected samples per second of the generated classes, without maintenance days.
+    /// Expected samples per second of the generated classes on day 0.
     pub(super) fn rate(&self) -> f64 {
-        self.pvs.iter().map(Pv::rate).sum()
+        self.pvs.iter().filter(|pv| pv.days.start == 0).map(Pv::rate).sum()
     }
+}
+
+/// A PV's new name or type.
+struct Change {
+    /// First day with it.
+    day: u32,
+    renamed: bool,
+}
+
+/// The change of a PV; PV 0 has none.
+fn change(shape: &Shape, number: u32) -> Option<Change> {
+    let bits = at(shape.seed, 0xC4A6, u64::from(number), 0);
+    let which = bits % CHANGED_OF;
+    let changes = shape.faults && number > 0 && which < 2;
+    changes.then(|| Change { day: 1 + below(mix(bits), CHANGE_DAYS) as u32, renamed: which == 0 })
 }
 
 /// Rates of all PVs, PV 0 first, then in descending order.
@@ -261,6 +351,8 @@ fn pv(shape: &Shape, number: u32, class: Class, rate: f64, iocs: u32, waveforms:
     let waveform_elements = 32 << waveforms.trailing_zeros().min(7);
     Pv {
         number,
+        name: 0,
+        days: 0..u32::MAX,
         class,
         ioc,
         by_event,
@@ -379,7 +471,8 @@ mod tests {
             let population = Population::new(&shape(pvs));
             let total = population.rate();
             assert!((total / PUBLISHED_RATE - 1.0).abs() < 0.002, "{pvs}: {total}");
-            let mut rates: Vec<f64> = population.pvs.iter().map(Pv::rate).collect();
+            let first = population.pvs.iter().filter(|pv| pv.days.start == 0);
+            let mut rates: Vec<f64> = first.map(Pv::rate).collect();
             rates.sort_unstable_by(|a, b| b.total_cmp(a));
             let top: f64 = rates[..pvs as usize / 100].iter().sum();
             assert!((0.32..0.45).contains(&(top / total)), "{pvs}: {}", top / total);
@@ -394,8 +487,8 @@ mod tests {
         for pvs in [1_000, 10_000] {
             let population = Population::new(&shape(pvs));
             for class in Class::ALL {
-                let rate: f64 = population.pvs.iter().filter(|pv| pv.class == class).map(Pv::rate).sum();
-                let share = rate / population.rate();
+                let of_class = population.pvs.iter().filter(|pv| pv.class == class && pv.days.start == 0);
+                let share = of_class.map(Pv::rate).sum::<f64>() / population.rate();
                 assert!((share - class.share()).abs() < 0.01, "{pvs} {}: {share}", class.name());
                 assert!(share > 0.5 * class.share(), "{pvs} {}: {share}", class.name());
             }
@@ -408,9 +501,32 @@ mod tests {
         let mut names = all.names.clone();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), 2_000);
+        assert_eq!(names.len(), all.names.len());
         let some = Population::new(&Shape { classes: vec![Class::Enum, Class::Text], ..shape(2_000) });
-        let expected = all.names.iter().zip(&all.pvs).filter(|(_, pv)| [Class::Enum, Class::Text].contains(&pv.class));
-        assert!(some.names.iter().eq(expected.map(|(name, _)| name)));
+        let described = |population: &Population, pv: &Pv| {
+            (pv.number, pv.class, pv.days.clone(), population.names[pv.name as usize].clone())
+        };
+        let expected = all.pvs.iter().filter(|pv| [Class::Enum, Class::Text].contains(&pv.class));
+        let expected = expected.map(|pv| described(&all, pv));
+        assert!(some.pvs.iter().map(|pv| described(&some, pv)).eq(expected));
+    }
+
+    #[test]
+    fn a_changed_pv_sends_each_day_under_one_name_and_type() {
+        let population = Population::new(&shape(10_000));
+        let later: Vec<&Pv> = population.pvs.iter().filter(|pv| pv.days.start > 0).collect();
+        let renamed = later.iter().filter(|pv| population.names[pv.name as usize].ends_with('2')).count();
+        assert!((30..80).contains(&renamed), "{renamed} renamed");
+        assert_eq!(population.names.len(), 10_000 + renamed);
+        assert!((30..80).contains(&(later.len() - renamed)), "{} with another type", later.len() - renamed);
+        for second in later {
+            let first = &population.pvs[second.number as usize];
+            assert_eq!((first.number, first.days.end), (second.number, second.days.start));
+            let same_type = first.class == second.class && first.floats == second.floats;
+            assert_eq!(first.name == second.name, !same_type, "{second:?}");
+            assert_eq!(first.rate(), second.rate());
+        }
+        let without = Population::new(&Shape { faults: false, ..shape(10_000) });
+        assert!(without.pvs.len() == 10_000 && without.names.len() == 10_000);
     }
 }

@@ -56,6 +56,9 @@ pub(crate) struct Span {
     /// Samples sent since the start, and rows that must be stored.
     pub(crate) samples: u64,
     pub(crate) stored: u64,
+    /// Connections that were lost: rows of the table of gaps, or of samples without a value.
+    #[serde(default)]
+    pub(crate) gaps: u64,
     pub(crate) of_class: Vec<(String, u64)>,
     /// Seconds of writing since the start: from the first request to the last acknowledgement,
     /// without the queries of earlier spans.

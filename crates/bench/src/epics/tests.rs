@@ -51,7 +51,8 @@ fn samples_of_a_pv_and_day_do_not_depend_on_the_order_of_generation() {
         samples
     };
     // Forwards by day, backwards by PV, and again.
-    let forwards: Vec<_> = (0..3).flat_map(|day| (0..200).map(move |pv| (pv, day))).collect();
+    let pvs = population.pvs.len();
+    let forwards: Vec<_> = (0..3).flat_map(|day| (0..pvs).map(move |pv| (pv, day))).collect();
     let seen: Vec<_> = forwards.iter().map(|(pv, day)| of_day(*pv, *day)).collect();
     let backwards: Vec<_> = forwards.iter().rev().map(|(pv, day)| of_day(*pv, *day)).collect();
     assert!(seen.iter().eq(backwards.iter().rev()));
@@ -88,11 +89,12 @@ fn days_join_without_a_gap_or_a_repeated_stamp() {
     let population = Population::new(&shape(150, 4.0));
     let samples = stream(&population, 2, BATCH_MAX);
     let mut seen = HashSet::new();
+    let identity = |sample: &Sample| (population.pvs[sample.pv as usize].name, sample.time);
     for sample in samples.iter().filter(|sample| !sample.repeats) {
-        assert!(seen.insert((sample.pv, sample.time)), "{sample:?}");
+        assert!(seen.insert(identity(sample)), "{sample:?}");
     }
     let repeats: Vec<_> = samples.iter().filter(|sample| sample.repeats).collect();
-    assert!(!repeats.is_empty() && repeats.iter().all(|sample| seen.contains(&(sample.pv, sample.time))));
+    assert!(!repeats.is_empty() && repeats.iter().all(|sample| seen.contains(&identity(sample))));
     // PV 0 has a sample in every slot, across midnight.
     let mut times: Vec<i64> = samples.iter().filter(|sample| sample.pv == 0).map(|sample| sample.time).collect();
     times.sort_unstable();
@@ -100,6 +102,27 @@ fn days_join_without_a_gap_or_a_repeated_stamp() {
     let gaps: Vec<i64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps.iter().all(|gap| (gap - period).abs() < 1_000_000), "{:?}", gaps.iter().max());
     assert_eq!(times.len() as i64, (2 * DAY - population.pvs[0].phase - 1) / period + 1);
+}
+
+#[test]
+fn a_restart_of_an_ioc_is_one_lost_connection_of_each_of_its_pvs() {
+    let population = Population::new(&shape(2_000, 200.0));
+    let samples = stream(&population, 2, BATCH_MAX);
+    let lost: Vec<&Sample> = samples.iter().filter(|sample| sample.lost_until().is_some()).collect();
+    let mut of_ioc = std::collections::HashMap::new();
+    for sample in &lost {
+        let pv = &population.pvs[sample.pv as usize];
+        let until = sample.lost_until().unwrap();
+        assert!((1..=180 * SECOND).contains(&(until - sample.time)), "{sample:?}");
+        assert!(of_ioc.entry((pv.ioc, until)).or_insert_with(HashSet::new).insert(sample.pv), "twice: {sample:?}");
+    }
+    assert!(!of_ioc.is_empty());
+    for ((ioc, until), pvs) in of_ioc {
+        let day = ((until - START_NANOS) / DAY) as u32;
+        let frequent = |pv: &pvs::Pv| pv.ioc == ioc && pv.days.contains(&day) && pv.rate() > 0.5 && !pv.healthy;
+        let expected = population.pvs.iter().zip(0..).filter(|(pv, _)| frequent(pv)).map(|(_, index)| index);
+        assert!(expected.collect::<Vec<u32>>().iter().all(|pv| pvs.contains(pv)), "IOC {ioc} on day {day}");
+    }
 }
 
 #[test]
@@ -180,7 +203,7 @@ fn values_are_of_their_class() {
     assert!(stream.next(DAY, &mut batch));
     let mut last = vec![f64::NEG_INFINITY; population.pvs.len()];
     let mut classes = HashSet::new();
-    for sample in &batch.samples {
+    for sample in batch.samples.iter().filter(|sample| sample.lost_until().is_none()) {
         let pv = &population.pvs[sample.pv as usize];
         classes.insert(pv.class.name());
         match (pv.class, sample.number()) {

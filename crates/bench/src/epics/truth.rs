@@ -95,8 +95,12 @@ pub(super) struct Interval {
 pub(super) struct Truth {
     /// Whether a sample with the PV and stamp of an earlier one replaces it.
     replaces: bool,
+    /// By name of the population.
     identities: Vec<u64>,
+    /// Samples with a value.
     pub(super) sent: u64,
+    /// Samples of lost connections. Where the archiver's tables are, each is a gap instead.
+    pub(super) lost: u64,
     pub(super) repeats: u64,
     /// Samples sent by class.
     pub(super) of_class: [u64; Class::ALL.len()],
@@ -116,6 +120,7 @@ impl Truth {
             replaces,
             identities: population.names.iter().map(|name| identity(name.as_bytes())).collect(),
             sent: 0,
+            lost: 0,
             repeats: 0,
             of_class: [0; Class::ALL.len()],
             alarms: 0,
@@ -123,18 +128,24 @@ impl Truth {
             sums: Sums::default(),
             interval,
             within: Digest::default(),
-            newest: vec![None; population.pvs.len()],
+            newest: vec![None; population.names.len()],
         }
     }
 
     /// Adds a batch that is being written.
     pub(super) fn add(&mut self, population: &Population, batch: &Batch) {
         for sample in &batch.samples {
-            let pv = sample.pv as usize;
-            self.sent += 1;
-            self.of_class[population.pvs[pv].class as usize] += 1;
+            let of_sample = &population.pvs[sample.pv as usize];
+            let pv = of_sample.name as usize;
+            let lost = sample.lost_until().is_some();
+            if lost {
+                self.lost += 1;
+            } else {
+                self.sent += 1;
+                self.of_class[of_sample.class as usize] += 1;
+            }
             self.repeats += u64::from(sample.repeats);
-            if sample.repeats && self.replaces {
+            if (sample.repeats || lost) && self.replaces {
                 continue;
             }
             self.alarms += u64::from(sample.severity > 0);

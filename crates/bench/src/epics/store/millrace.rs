@@ -1,17 +1,17 @@
-//! Millrace: the archiver's table, `epics.samples`.
+//! Millrace: the archiver's tables `epics.samples` and `epics.gaps`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow_array::builder::{
-    BinaryBuilder, Float64Builder, Int16Builder, Int64Builder, StringBuilder, TimestampNanosecondBuilder,
+    BinaryBuilder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, StringBuilder, TimestampNanosecondBuilder,
 };
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int16Type, TimestampNanosecondType};
-use arrow_array::{Array, RecordBatch};
+use arrow_array::types::{Float64Type, Int16Type, Int32Type, TimestampNanosecondType};
+use arrow_array::{Array, DictionaryArray, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
-use super::super::generator::Batch;
+use super::super::generator::{Batch, Sample};
 use super::super::pvs::Population;
 use super::super::truth::{Digest, Sums, identity};
 use super::{
@@ -26,10 +26,16 @@ use crate::error::{Error, Result};
 
 const SCHEMA: &str = "epics";
 const TABLE: &str = "samples";
-/// The archiver's table.
-const DEFINITION: &str = "CREATE TABLE epics.samples (time timestamptz NOT NULL, pv text NOT NULL, value float8, \
-     exact int8, string text, elements bytea, severity int2, status int2, received timestamptz) \
-     WITH (store = 'columns', key = 'pv', time = 'time', partition = '1 day')";
+/// The archiver's tables.
+const DEFINITIONS: [&str; 2] = [
+    "CREATE TABLE epics.samples (time timestamptz NOT NULL, pv text NOT NULL, value float8, \
+     exact int8, string text, elements bytea, severity int2, status int2, received timestamptz, type int2) \
+     WITH (store = 'columns', key = 'pv', time = 'time', partition = '1 day')",
+    "CREATE TABLE epics.gaps (time timestamptz NOT NULL, pv text NOT NULL, reason text NOT NULL, \
+     ended timestamptz, samples int8, detail text, filled boolean) \
+     WITH (store = 'columns', key = 'pv, reason', time = 'time', partition = '7 days')",
+];
+const GAPS: &str = "SELECT count(*) FROM epics.gaps";
 const BLOCKS: &str = "CREATE TABLE epics.blocks (time timestamptz NOT NULL, pv text NOT NULL, value float8, \
      severity int2, status int2) WITH (store = 'columns', key = 'pv', time = 'time', partition = '1 day')";
 const ONE_PV: &str = "SELECT time, value, status, severity FROM epics.samples \
@@ -223,11 +229,18 @@ impl Store for Millrace {
     fn create(&mut self, _: &Population) -> Result<()> {
         self.run("CREATE SCHEMA IF NOT EXISTS epics", ANSWER_TIMEOUT)?;
         self.drop_tables()?;
-        self.run(DEFINITION, ANSWER_TIMEOUT)
+        DEFINITIONS.iter().try_for_each(|definition| self.run(definition, ANSWER_TIMEOUT))
     }
 
     fn drop_tables(&mut self) -> Result<()> {
-        self.run("DROP TABLE IF EXISTS epics.samples", ANSWER_TIMEOUT)
+        self.run("DROP TABLE IF EXISTS epics.samples, epics.gaps", ANSWER_TIMEOUT)
+    }
+
+    fn gaps(&mut self) -> Result<Option<u64>> {
+        self.run(GAPS, ANSWER_TIMEOUT)?;
+        let text = self.pg.rows(0).next().map(|mut row| row.column()).transpose()?.flatten();
+        let count = text.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+        count.map(Some).ok_or_else(|| Error::protocol("count(*) is not a number"))
     }
 
     fn encoder(&self) -> Box<dyn Encoder> {
@@ -240,9 +253,9 @@ impl Store for Millrace {
     fn writer(&self) -> Result<Box<dyn Writer>> {
         let mut pg = Pg::new(self.login.clone());
         let mut flight = Flight::new(self.flight_address.clone(), self.network_of);
-        match self.path {
-            Path::Flight => flight.open()?,
-            Path::Copy | Path::Insert => pg.open()?,
+        pg.open()?;
+        if self.path == Path::Flight {
+            flight.open()?;
         }
         Ok(Box::new(MillraceWriter { pg, flight }))
     }
@@ -317,6 +330,33 @@ impl Writer for MillraceWriter {
 struct FlightEncoder {
     columns: SchemaRef,
     scratch: Scratch,
+    codes: Codes,
+}
+
+/// Codes of the names of a batch, in the order in which they occur.
+#[derive(Default)]
+struct Codes {
+    /// By name of the population: its code in the batch of that number.
+    of_name: Vec<(u64, i32)>,
+    batch: u64,
+    names: Vec<u32>,
+}
+
+impl Codes {
+    fn begin(&mut self, population: &Population) {
+        self.of_name.resize(population.names.len(), (0, 0));
+        self.batch += 1;
+        self.names.clear();
+    }
+
+    fn of(&mut self, name: u32) -> i32 {
+        let (batch, code) = &mut self.of_name[name as usize];
+        if *batch != self.batch {
+            (*batch, *code) = (self.batch, self.names.len() as i32);
+            self.names.push(name);
+        }
+        *code
+    }
 }
 
 impl FlightEncoder {
@@ -324,30 +364,39 @@ impl FlightEncoder {
         let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
         let columns = [
             Field::new("time", time, false),
-            Field::new("pv", DataType::Utf8, false),
+            Field::new("pv", DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)), false),
             Field::new("value", DataType::Float64, true),
             Field::new("exact", DataType::Int64, true),
             Field::new("string", DataType::Utf8, true),
             Field::new("elements", DataType::Binary, true),
             Field::new("severity", DataType::Int16, true),
             Field::new("status", DataType::Int16, true),
+            Field::new("type", DataType::Int16, true),
         ];
-        FlightEncoder { columns: Arc::new(Schema::new(columns.to_vec())), scratch: Scratch::default() }
+        FlightEncoder {
+            columns: Arc::new(Schema::new(columns.to_vec())),
+            scratch: Scratch::default(),
+            codes: Codes::default(),
+        }
     }
 
-    fn rows(&self, population: &Population, batch: &Batch) -> Result<RecordBatch> {
+    fn rows(&mut self, population: &Population, batch: &Batch) -> Result<RecordBatch> {
         let count = batch.samples.len();
         let mut times = TimestampNanosecondBuilder::with_capacity(count).with_timezone("UTC");
-        let mut pvs = StringBuilder::with_capacity(count, count * 24);
+        let mut codes = Int32Builder::with_capacity(count);
         let mut values = Float64Builder::with_capacity(count);
         let mut exacts = Int64Builder::with_capacity(count);
         let mut texts = StringBuilder::with_capacity(count, count);
         let mut elements = BinaryBuilder::with_capacity(count, batch.heap.len());
         let mut severities = Int16Builder::with_capacity(count);
         let mut statuses = Int16Builder::with_capacity(count);
-        for sample in batch.in_order() {
+        let mut types = Int16Builder::with_capacity(count);
+        self.codes.begin(population);
+        for sample in values_of(batch) {
+            let pv = &population.pvs[sample.pv as usize];
             times.append_value(sample.time);
-            pvs.append_value(&population.names[sample.pv as usize]);
+            codes.append_value(self.codes.of(pv.name));
+            types.append_value(pv.archived_type());
             values.append_option(sample.number());
             exacts.append_option(sample.exact());
             texts.append_option(sample.text(&batch.heap));
@@ -355,15 +404,19 @@ impl FlightEncoder {
             severities.append_value(sample.severity.into());
             statuses.append_value(sample.status.into());
         }
+        let names: StringArray =
+            self.codes.names.iter().map(|name| Some(population.names[*name as usize].as_str())).collect();
+        let pvs = DictionaryArray::<Int32Type>::new(codes.finish(), Arc::new(names));
         let arrays: Vec<Arc<dyn Array>> = vec![
             Arc::new(times.finish()),
-            Arc::new(pvs.finish()),
+            Arc::new(pvs),
             Arc::new(values.finish()),
             Arc::new(exacts.finish()),
             Arc::new(texts.finish()),
             Arc::new(elements.finish()),
             Arc::new(severities.finish()),
             Arc::new(statuses.finish()),
+            Arc::new(types.finish()),
         ];
         let invalid = |error| Error::setup(format!("BUG: a record batch is invalid: {error}"));
         RecordBatch::try_new(Arc::clone(&self.columns), arrays).map_err(invalid)
@@ -376,15 +429,39 @@ impl Encoder for FlightEncoder {
             return Ok(());
         }
         let rows = self.rows(population, batch)?;
-        let mut messages = Vec::new();
-        encode_rows(SCHEMA, TABLE, &self.columns, &rows, &mut self.scratch, &mut messages)?;
-        requests.push(Request { rows: batch.samples.len() as u64, body: Body::Flight(messages) });
+        if rows.num_rows() > 0 {
+            let mut messages = Vec::new();
+            encode_rows(SCHEMA, TABLE, &self.columns, &rows, &mut self.scratch, &mut messages)?;
+            requests.push(Request { rows: rows.num_rows() as u64, body: Body::Flight(messages) });
+        }
+        requests.extend(gaps(population, batch));
         Ok(())
     }
 
     fn finish(&mut self, _: &mut Vec<Request>) -> Result<()> {
         Ok(())
     }
+}
+
+/// The samples with a value, in order of arrival.
+fn values_of(batch: &Batch) -> impl Iterator<Item = &Sample> {
+    batch.in_order().filter(|sample| sample.lost_until().is_none())
+}
+
+/// The gaps that the archiver writes for the lost connections of a batch.
+fn gaps(population: &Population, batch: &Batch) -> Option<Request> {
+    let mut lines = String::new();
+    let mut rows = 0;
+    for sample in batch.in_order() {
+        let Some(until) = sample.lost_until() else { continue };
+        let (from, until) = (time_text(sample.time), time_text(until));
+        lines.push_str(&format!("{from}\t{}\tdisconnected\t{until}\n", population.name(sample.pv)));
+        rows += 1;
+    }
+    let mut bytes = Vec::new();
+    let sql = "COPY epics.gaps (time, pv, reason, ended) FROM STDIN";
+    push_copy(sql, |out| out.extend_from_slice(lines.as_bytes()), &mut bytes);
+    (rows > 0).then(|| Request { rows, body: Body::Copy(bytes) })
 }
 
 struct CopyEncoder {
@@ -398,26 +475,31 @@ impl Encoder for CopyEncoder {
             return Ok(());
         }
         let mut bytes = Vec::with_capacity(self.bytes_max);
-        let sql = "COPY epics.samples (time, pv, value, exact, string, elements, severity, status) FROM STDIN \
+        let sql = "COPY epics.samples (time, pv, value, exact, string, elements, severity, status, type) FROM STDIN \
                    (FORMAT binary)";
+        let mut count = 0;
         let rows = |out: &mut Vec<u8>| {
             out.extend_from_slice(HEADER);
-            for sample in batch.in_order() {
-                out.extend_from_slice(&8_i16.to_be_bytes());
+            for sample in values_of(batch) {
+                count += 1;
+                let pv = &population.pvs[sample.pv as usize];
+                out.extend_from_slice(&9_i16.to_be_bytes());
                 field(&(sample.time.div_euclid(1_000) - EPOCH_MICROS).to_be_bytes(), out);
-                field(population.names[sample.pv as usize].as_bytes(), out);
+                field(population.names[pv.name as usize].as_bytes(), out);
                 optional(sample.number().map(f64::to_be_bytes).as_ref().map(|bytes| &bytes[..]), out);
                 optional(sample.exact().map(i64::to_be_bytes).as_ref().map(|bytes| &bytes[..]), out);
                 optional(sample.text(&batch.heap).map(str::as_bytes), out);
                 optional(sample.elements(&batch.heap), out);
                 field(&i16::from(sample.severity).to_be_bytes(), out);
                 field(&i16::from(sample.status).to_be_bytes(), out);
+                field(&pv.archived_type().to_be_bytes(), out);
             }
             out.extend_from_slice(&TRAILER);
         };
         push_copy(sql, rows, &mut bytes);
         self.bytes_max = self.bytes_max.max(bytes.len());
-        requests.push(Request { rows: batch.samples.len() as u64, body: Body::Copy(bytes) });
+        requests.push(Request { rows: count, body: Body::Copy(bytes) });
+        requests.extend(gaps(population, batch));
         Ok(())
     }
 

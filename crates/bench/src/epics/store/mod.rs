@@ -2,7 +2,7 @@
 //!
 //! | product | table | writing | reading |
 //! |---|---|---|---|
-//! | Millrace | `epics.samples`, one row per sample | Flight ingest, or COPY binary | Flight, and PostgreSQL's protocol (prepared, binary) |
+//! | Millrace | `epics.samples`, one row per sample, and `epics.gaps`, one per lost connection | Flight ingest, or COPY binary | Flight, and PostgreSQL's protocol (prepared, binary) |
 //! | PostgreSQL, MariaDB | the RDB archiver's schema | INSERTs of 500 rows, a transaction each | prepared, binary |
 //!
 //! Always true: a request is one transaction, and is acknowledged when its call returns.
@@ -187,6 +187,9 @@ pub(super) trait Store {
     fn create(&mut self, population: &Population) -> Result<()>;
 
     fn drop_tables(&mut self) -> Result<()>;
+
+    /// Rows of the table of gaps; `None` if lost connections are samples.
+    fn gaps(&mut self) -> Result<Option<u64>>;
 
     fn encoder(&self) -> Box<dyn Encoder>;
 

@@ -29,7 +29,8 @@ const DOUBLE_INTEGER_MAX: i64 = 1 << 53;
 const COLUMNS: &str = "channel_id, smpl_time, nanosecs, severity_id, status_id, num_val, float_val, str_val, array_val";
 const COLUMN_COUNT: usize = 9;
 const SEVERITIES: [&str; 4] = ["NO_ALARM", "MINOR", "MAJOR", "INVALID"];
-const STATUSES: [&str; 22] = [
+/// EPICS' codes, and that of a lost connection.
+const STATUSES: [&str; 23] = [
     "NO_ALARM",
     "READ",
     "WRITE",
@@ -52,6 +53,7 @@ const STATUSES: [&str; 22] = [
     "SIMM",
     "READ_ACCESS",
     "WRITE_ACCESS",
+    "Disconnected",
 ];
 
 /// The protocol counts parameters in 16 bits.
@@ -141,7 +143,13 @@ impl Rdb {
         let channels: Vec<String> = population.names.iter().enumerate().map(channel).collect();
         sql.extend(channels.chunks(INSERT_ROWS).map(|rows| format!("INSERT INTO channel VALUES {}", rows.join(", "))));
         let (mut states, mut numbers) = (Vec::new(), Vec::new());
-        for (id, pv) in (1..).zip(&population.pvs) {
+        let mut described = vec![false; population.names.len()];
+        for pv in &population.pvs {
+            let id = pv.name + 1;
+            // The schema holds the metadata of one type: of the first.
+            if std::mem::replace(&mut described[pv.name as usize], true) {
+                continue;
+            }
             match pv.class {
                 Class::Enum => states.extend((0..pv.size).map(|state| format!("({id}, {state}, 'State {state}')"))),
                 Class::Text => {}
@@ -404,6 +412,10 @@ impl Store for Rdb {
         self.link.run(&format!("DROP TABLE IF EXISTS {tables}"))
     }
 
+    fn gaps(&mut self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     fn encoder(&self) -> Box<dyn Encoder> {
         Box::new(InsertEncoder { dialect: self.dialect, ..InsertEncoder::default() })
     }
@@ -557,15 +569,15 @@ fn numbers(class: Class, sample: &Sample) -> (Option<i64>, Option<f64>) {
         (Kind::Exact, _) => (sample.exact(), None),
         (Kind::Number, Class::Counter | Class::Enum | Class::Long) => (sample.number().map(|n| n as i64), None),
         (Kind::Number, _) => (None, sample.number()),
-        (Kind::Text | Kind::Elements, _) => (None, None),
+        (Kind::Text | Kind::Elements | Kind::Lost, _) => (None, None),
     }
 }
 
 impl InsertEncoder {
-    fn parameters(&mut self, class: Class, sample: &Sample, heap: &[u8]) {
+    fn parameters(&mut self, pv: &Pv, sample: &Sample, heap: &[u8]) {
         let out = &mut self.bytes;
-        let (number, float) = numbers(class, sample);
-        field(&(sample.pv as i32 + 1).to_be_bytes(), out);
+        let (number, float) = numbers(pv.class, sample);
+        field(&(pv.name as i32 + 1).to_be_bytes(), out);
         field(&micros_of_second(sample.time).to_be_bytes(), out);
         field(&sample.time.rem_euclid(1_000_000_000).to_be_bytes(), out);
         field(&i32::from(sample.severity).to_be_bytes(), out);
@@ -576,7 +588,7 @@ impl InsertEncoder {
         optional(sample.elements(heap), out);
     }
 
-    fn literals(&mut self, class: Class, sample: &Sample, heap: &[u8]) {
+    fn literals(&mut self, pv: &Pv, sample: &Sample, heap: &[u8]) {
         let (second, nanos) = (sample.time.div_euclid(1_000_000_000), sample.time.rem_euclid(1_000_000_000));
         if self.second.0 != second {
             self.second = (second, second_text(second));
@@ -587,9 +599,9 @@ impl InsertEncoder {
         } else {
             out.push(',');
         }
-        let (channel, severity, status) = (sample.pv + 1, sample.severity, sample.status);
+        let (channel, severity, status) = (pv.name + 1, sample.severity, sample.status);
         let _ = write!(out, "({channel},'{}',{nanos},{severity},{status},", self.second.1);
-        let (number, float) = numbers(class, sample);
+        let (number, float) = numbers(pv.class, sample);
         // Writing to a string does not fail.
         let _ = match number {
             Some(number) => write!(out, "{number},"),
@@ -628,10 +640,10 @@ impl InsertEncoder {
 impl Encoder for InsertEncoder {
     fn encode(&mut self, population: &Population, batch: &Batch, requests: &mut Vec<Request>) -> Result<()> {
         for sample in batch.in_order() {
-            let class = population.pvs[sample.pv as usize].class;
+            let pv = &population.pvs[sample.pv as usize];
             match self.dialect {
-                Dialect::Postgres => self.parameters(class, sample, &batch.heap),
-                Dialect::MariaDb => self.literals(class, sample, &batch.heap),
+                Dialect::Postgres => self.parameters(pv, sample, &batch.heap),
+                Dialect::MariaDb => self.literals(pv, sample, &batch.heap),
             }
             self.rows += 1;
             if self.rows == INSERT_ROWS {
