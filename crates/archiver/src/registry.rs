@@ -2,6 +2,7 @@
 //!
 //! The table `epics.pvs` has the definitions. The registry follows it, whoever writes it.
 
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use epics::client::ChannelId;
@@ -163,6 +164,8 @@ pub(crate) struct Pv {
     pub(crate) connected_first: Option<Nanos>,
     pub(crate) connected_last: Option<Nanos>,
     pub(crate) host_last: Option<String>,
+    /// Another server that has a PV of this name, since the last disconnection.
+    pub(crate) also_at: Option<SocketAddrV4>,
     /// Since when it is subscribed.
     pub(crate) subscribed: Nanos,
     /// The gap that lasts.
@@ -201,6 +204,7 @@ impl Pv {
             connected_first: None,
             connected_last: None,
             host_last: None,
+            also_at: None,
             subscribed: 0,
             gap: None,
             lost_until: 0,

@@ -61,7 +61,15 @@ impl Pv {
                     self.refuse(NO_ACCESS.to_owned(), received, rows);
                 }
             }
-            Event::Disconnected(why) => self.disconnected(why, received, rows),
+            Event::AlsoAt(host) => {
+                let by = self.connection.as_ref().map_or("another", |connection| connection.host.as_str());
+                tracing::warn!(pv = %self.definition.name, archived_from = by, also_at = %host, "two IOCs serve a PV of this name");
+                self.also_at = Some(host);
+            }
+            Event::Disconnected(why) => {
+                self.also_at = None;
+                self.disconnected(why, received, rows);
+            }
             Event::Sample(sample) => self.arrived(sample, received, rows),
             Event::Metadata(metadata) => self.described(*metadata, received, rows),
             Event::Dropped { count, reason: why } => {

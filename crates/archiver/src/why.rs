@@ -135,6 +135,9 @@ fn findings(shared: &Shared, pv: &Pv, now: Nanos) -> Vec<Json> {
         Some(connection) => add("connected to", format!("{} since {}", connection.host, times::iso(connection.since))),
         None => add("last host", pv.host_last.clone().unwrap_or_else(|| "none".to_owned())),
     }
+    if let Some(host) = pv.also_at {
+        add("another IOC serves a PV of this name", host.to_string());
+    }
     add("newest sample", pv.newest.map_or_else(|| "none".to_owned(), |(time, _)| times::iso(time)));
     add("last arrival", pv.received_last.map_or_else(|| "none since the start".to_owned(), times::iso));
     add("samples a second", format!("{:.3}", pv.rate(now)));

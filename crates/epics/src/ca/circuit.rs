@@ -49,6 +49,11 @@ pub(super) enum Order {
     Remove {
         channel: u32,
     },
+    /// Report that another server has a channel's name, too.
+    AlsoAt {
+        channel: u32,
+        address: SocketAddrV4,
+    },
     /// Check that the server answers.
     Probe,
 }
@@ -435,6 +440,13 @@ impl Circuit {
                 if let State::Open { server_channel, .. } = channel.state {
                     self.shared.statistics.connected_channels.subtract(1);
                     Request::ClearChannel { server_channel, channel: id }.encode(&mut self.out);
+                }
+            }
+            Order::AlsoAt { channel, address } => {
+                if self.channels.contains_key(&channel) {
+                    let (channel, received) = (ChannelId(channel), (self.shared.clock)());
+                    self.outbox.push(Update { channel, received, event: Event::AlsoAt(address) }, 0);
+                    self.outbox.flush();
                 }
             }
             Order::Probe => self.silence.probe(),

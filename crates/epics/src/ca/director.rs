@@ -45,6 +45,8 @@ struct Channel {
     circuit: Option<CircuitId>,
     /// Times in a row that a server was found and did not open it.
     refusals: u32,
+    /// Whether it was reported that another server has the name, too.
+    is_also_elsewhere: bool,
 }
 
 pub(super) struct Director {
@@ -135,7 +137,8 @@ impl Director {
                     self.priorities.push(options.priority);
                 }
                 self.schedule.add(channel, Arc::clone(&name), Instant::now());
-                self.channels.insert(channel, Channel { name, options, circuit: None, refusals: 0 });
+                self.channels
+                    .insert(channel, Channel { name, options, circuit: None, refusals: 0, is_also_elsewhere: false });
             }
             Command::Unsubscribe { channel: id } => {
                 let Some(channel) = self.channels.remove(&id) else { return };
@@ -172,7 +175,7 @@ impl Director {
 
     fn search_again(&mut self, id: u32) {
         let Some(channel) = self.channels.get_mut(&id) else { return };
-        channel.circuit = None;
+        (channel.circuit, channel.is_also_elsewhere) = (None, false);
         self.schedule.add_lost(id, Arc::clone(&channel.name), channel.refusals, Instant::now());
     }
 
@@ -212,6 +215,12 @@ impl Director {
         if let Some(circuit) = channel.circuit {
             if circuit.address != address {
                 self.shared.statistics.duplicate_names.add(1);
+                // Once, so that a server that answers for ever does not fill the queue.
+                if !std::mem::replace(&mut channel.is_also_elsewhere, true)
+                    && let Some(orders) = self.circuits.get(&circuit)
+                {
+                    let _ = orders.send(Order::AlsoAt { channel: id, address });
+                }
             }
             return;
         }

@@ -76,6 +76,9 @@ pub enum Event {
     },
     /// The rights of this client changed.
     AccessChanged(Access),
+    /// Another server has a PV of this name, too. It comes at most once between two disconnections, and perhaps before
+    /// `Connected`.
+    AlsoAt(SocketAddrV4),
     /// The channel is closed, and searched for again.
     Disconnected(Reason),
     /// An update. The first after `Connected` is the current value.

@@ -56,6 +56,11 @@ pub(super) enum Order {
     Remove {
         channel: u32,
     },
+    /// Report that another server has a channel's name, too.
+    AlsoAt {
+        channel: u32,
+        address: SocketAddrV4,
+    },
     /// Check that the server answers.
     Probe,
 }
@@ -666,6 +671,13 @@ impl Circuit {
                 self.destroy(channel);
                 self.forget(channel);
                 self.outbox.forget_dropped(channel);
+            }
+            Order::AlsoAt { channel, address } => {
+                if self.channels.contains_key(&channel) {
+                    let (channel, received) = (ChannelId(channel), (self.shared.clock)());
+                    self.outbox.push(Update { channel, received, event: Event::AlsoAt(address) }, 0);
+                    self.outbox.flush();
+                }
             }
             Order::Probe => self.silence.probe(),
         }

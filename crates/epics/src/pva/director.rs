@@ -49,6 +49,8 @@ struct Channel {
     circuit: Option<SocketAddrV4>,
     /// Times in a row that a server was found and did not open it.
     refusals: u32,
+    /// Whether it was reported that another server has the name, too.
+    is_also_elsewhere: bool,
 }
 
 pub(super) struct Director {
@@ -159,7 +161,8 @@ impl Director {
         match command {
             Command::Subscribe { channel, name, options } => {
                 self.schedule.add(channel, Arc::clone(&name), Instant::now());
-                self.channels.insert(channel, Channel { name, options, circuit: None, refusals: 0 });
+                self.channels
+                    .insert(channel, Channel { name, options, circuit: None, refusals: 0, is_also_elsewhere: false });
             }
             Command::Unsubscribe { channel: id } => {
                 let Some(channel) = self.channels.remove(&id) else { return };
@@ -192,7 +195,7 @@ impl Director {
 
     fn search_again(&mut self, id: u32) {
         let Some(channel) = self.channels.get_mut(&id) else { return };
-        channel.circuit = None;
+        (channel.circuit, channel.is_also_elsewhere) = (None, false);
         self.schedule.add_lost(id, Arc::clone(&channel.name), channel.refusals, Instant::now());
     }
 
@@ -232,6 +235,12 @@ impl Director {
         if let Some(circuit) = channel.circuit {
             if circuit != address {
                 self.shared.statistics.duplicate_names.add(1);
+                // Once, so that a server that answers for ever does not fill the queue.
+                if !std::mem::replace(&mut channel.is_also_elsewhere, true)
+                    && let Some(orders) = self.circuits.get(&circuit)
+                {
+                    let _ = orders.send(CircuitOrder::AlsoAt { channel: id, address });
+                }
             }
             return;
         }
