@@ -25,7 +25,7 @@ pub(crate) enum Native {
     Call(&'static str),
     /// The time of the transaction, which DataFusion puts into a plan for each execution.
     Now,
-    /// One that PostgreSQL lacks, by its name in crate `query`. Crate `scalar` has none of these.
+    /// One that PostgreSQL and crate `scalar` lack, by its name among the functions of this crate.
     Own(&'static str),
 }
 
@@ -109,7 +109,9 @@ static NATIVES: LazyLock<FxHashMap<u32, Native>> = LazyLock::new(|| {
     for name in ["now()", "transaction_timestamp()"] {
         add(name, Native::Now);
     }
-    natives.extend(builtin().functions().iter().filter(|row| row.is_own()).map(|row| (row.oid, Native::Own(row.name))));
+    let session = scalar::Session::default();
+    let own = builtin().functions().iter().filter(|row| row.is_own() && !scalar::has_function(row.oid, &session));
+    natives.extend(own.map(|row| (row.oid, Native::Own(row.name))));
     let mut add = |signature: &str, native: Native| {
         if let Some(number) = signature_number(builtin(), signature) {
             natives.insert(number, native);

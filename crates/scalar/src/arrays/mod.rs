@@ -1,8 +1,9 @@
-//! Arrays: text forms, comparisons, functions, and aggregates that make arrays.
+//! Arrays: text forms, comparisons, functions, aggregates that make arrays, and numbers packed in bytes.
 
 mod build;
 mod compare;
 mod inspect;
+mod packed;
 mod sets;
 mod text;
 
@@ -70,6 +71,9 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("array_positions", inspect::array_positions),
     ("array_to_string(anyarray,text)", inspect::array_to_string),
     ("array_to_string(anyarray,text,text)", inspect::array_to_string),
+    ("unpack_numbers", packed::unpack),
+    ("pack_numbers", packed::pack),
+    ("repack_numbers", packed::repack),
 ];
 
 const SETS: &[(&str, SetFunction)] = &[

@@ -117,3 +117,53 @@ fn subscripts_without_bound_reach_to_the_end_and_null_ones_give_null() {
         }
     });
 }
+
+#[test]
+fn packed_numbers_are_the_same_after_packing_in_every_format() {
+    with_context(|ctx| {
+        let float8s = TypeId(1022);
+        let call = Call { function: 9036, operator: None, arguments: Box::new([]), result: float8s };
+        let text = |text| Datum::Text(text);
+        for (format, numbers, bytes) in [
+            ("int1", "{-128,127}", "807f"),
+            ("uint1", "{0,255}", "00ff"),
+            ("int2", "{-32768,1}", "00800100"),
+            ("int2be", "{-32768,1}", "80000001"),
+            ("uint2be", "{65535}", "ffff"),
+            ("int4", "{-2}", "feffffff"),
+            ("uint4", "{4294967295}", "ffffffff"),
+            ("int8be", "{-2}", "fffffffffffffffe"),
+            ("float4", "{1.5,Infinity,NaN}", "0000c03f0000807f0000c07f"),
+            ("float8be", "{-0,5e-324}", "80000000000000000000000000000001"),
+            ("float8", "{}", ""),
+        ] {
+            let array = registry::input(numbers, float8s, -1, ctx).unwrap();
+            let packed = packed::pack(&[array, text(format)], &call, ctx).unwrap();
+            let Datum::Bytes(found) = &packed else { panic!("{packed:?}") };
+            let hex: String = found.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(hex, bytes, "{format}");
+            let again = packed::unpack(&[packed.clone(), text(format)], &call, ctx).unwrap();
+            let mut out = String::new();
+            registry::output(&again, float8s, ctx, &mut out).unwrap();
+            assert_eq!(out, numbers, "{format}");
+            let repacked = packed::repack(&[packed.clone(), text(format), text("float8")], &call, ctx).unwrap();
+            let wide = packed::pack(&[again, text("float8")], &call, ctx).unwrap();
+            assert_eq!(format!("{repacked:?}"), format!("{wide:?}"), "{format}");
+        }
+        for (format, numbers, state) in [
+            ("int1", "{128}", "22003"),
+            ("uint2", "{-1}", "22003"),
+            ("int8", "{9223372036854775808}", "22003"),
+            ("int4", "{NaN}", "22003"),
+            ("float4", "{1e300}", "22003"),
+            ("float4", "{1,NULL}", "22004"),
+            ("int3", "{1}", "22023"),
+        ] {
+            let array = registry::input(numbers, float8s, -1, ctx).unwrap();
+            let error = packed::pack(&[array, text(format)], &call, ctx).unwrap_err();
+            assert_eq!(error.state().0, state, "{format}: {error}");
+        }
+        let cut = packed::unpack(&[Datum::Bytes(&[1, 2, 3]), text("int2")], &call, ctx).unwrap_err();
+        assert_eq!(cut.message(), "3 bytes are not a whole number of int2, which have 2");
+    });
+}
