@@ -1,4 +1,4 @@
-//! Builds Phoebus's archive readers, `pbraw:` and `json:`, from its source.
+//! Builds Phoebus's archive readers, `pbraw:`, `json:` and `jdbc:`, from its source.
 //!
 //! Phoebus is the display program of EPICS; its archive readers are Java and need no display. Maven Central has their
 //! libraries, but here neither `org.phoebus:app-trends-archive-reader` and `org.phoebus:app-databrowser-json` nor

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The history of each PV comes first, without gaps. A client that is too slow for new samples gets them from the table instead. Empty lines
-//! show that the connection is alive. Imported samples are history only.
+//! show that the connection is alive. Imported samples are history only. Lines of PVs that only peers have are those of the first peer
+//! that has them.
 //!
 //! Always true: a sample comes once, those of a PV in the order of their commits, history in the order of time. None is left
 //! out, but for samples older than the newest one that arrive while history is read.
@@ -30,6 +31,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::history::{Decoded, Events};
 use crate::parameters::{Parameters, invalid};
+use crate::peers::{OWN_ONLY, Peer, Pieces};
 use crate::reading;
 use crate::replies;
 use crate::shared::{Committed, Shared};
@@ -41,6 +43,10 @@ static FEEDS: Semaphore = Semaphore::const_new(FEEDS_MAX);
 const FEEDS_MAX: usize = 256;
 /// PVs of one client.
 const PVS_MAX: usize = 10_000;
+/// PVs of one request to a peer, whose address has a limited length.
+const PVS_OF_A_REQUEST: usize = 200;
+/// Bytes of a line of a peer.
+const LINE_BYTES_MAX: usize = 256 << 20;
 /// Pieces that wait for a client.
 const PIECES: usize = 4;
 /// Size of a piece of history.
@@ -51,7 +57,8 @@ const SILENCE: Duration = Duration::from_secs(15);
 /// Replies with the samples of the PVs `pv` after the time `from`, which is now if it is absent, and goes on.
 ///
 /// # Errors
-/// 22023 for a parameter; 42704 (404) for a PV that is not known; 53400 (503) if too many clients follow.
+/// 22023 for a parameter; 42704 (404) for a PV that is not known; 53400 (503) if too many clients follow; 08006 (503) if a peer
+/// does not answer that alone has a PV.
 pub(crate) async fn follow(shared: &Arc<Shared>, request: &Request) -> Result<Response> {
     let parameters = Parameters::of(request)?;
     let names: Vec<&str> = parameters.all("pv").flat_map(|names| names.split(',')).collect();
@@ -60,19 +67,36 @@ pub(crate) async fn follow(shared: &Arc<Shared>, request: &Request) -> Result<Re
     }
     let now = shared.now();
     let from = parameters.get("from").map(|text| times::parse("from", text)).transpose()?.unwrap_or(now);
-    let mut pvs = HashMap::new();
+    let own_only = parameters.flag(OWN_ONLY)?;
+    let (mut pvs, mut elsewhere) = (HashMap::new(), HashMap::new());
     for name in names {
-        let asked = reading::find(shared, name, None, Span { from, to: Nanos::MAX }, true).await?;
+        let asked = reading::find(shared, name, None, Span { from, to: Nanos::MAX }, own_only).await?;
         if asked.operator.is_some() {
             return Err(invalid(format!("\"{name}\": samples that are followed cannot be processed")));
         }
-        pvs.insert(asked.name, Followed { name: name.to_owned(), last: from, commit: 0 });
+        match asked.elsewhere() {
+            Some(peer) => {
+                let at_peer = elsewhere.entry(peer.url.clone()).or_insert_with(|| (Arc::clone(peer), Vec::new()));
+                at_peer.1.push(name.to_owned());
+            }
+            None => {
+                pvs.insert(asked.name, Followed { name: name.to_owned(), last: from, commit: 0 });
+            }
+        }
     }
     let Ok(slot) = FEEDS.try_acquire() else {
         let text = format!("{FEEDS_MAX} clients follow samples, and no more may");
         return Err(Error::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, text));
     };
     let (pieces, queue) = mpsc::channel(PIECES);
+    for (peer, names) in elsewhere.into_values() {
+        for names in names.chunks(PVS_OF_A_REQUEST) {
+            let Some(lines) = shared.peers.follow(&peer, names, from).await? else {
+                return Err(peer.error(format!("it does not give new samples of {}", names.join(", "))));
+            };
+            tokio::spawn(relay(Arc::clone(&peer), lines, pieces.clone()));
+        }
+    }
     let mut feed = Feed { shared: Arc::clone(shared), pvs, pieces };
     tokio::spawn(async move {
         let _slot = slot;
@@ -85,6 +109,34 @@ pub(crate) async fn follow(shared: &Arc<Shared>, request: &Request) -> Result<Re
     let mut response = Response::new(Body::from_stream(body));
     replies::content_type(&mut response, "application/x-ndjson");
     Ok(response)
+}
+
+/// Passes on the lines of a peer until the client is gone. Lines are passed on whole: others come between them.
+async fn relay(peer: Arc<Peer>, mut lines: Pieces, pieces: mpsc::Sender<Result<Bytes>>) {
+    let mut rest: Vec<u8> = Vec::new();
+    let error = loop {
+        let next = tokio::select! {
+            next = lines.next() => next,
+            () = pieces.closed() => return,
+        };
+        let piece = match next {
+            Ok(Some(piece)) => piece,
+            Ok(None) => break peer.error("it ended the samples"),
+            Err(error) => break peer.error(error),
+        };
+        let end = piece.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        rest.extend_from_slice(&piece[..end]);
+        let whole = if end > 0 { std::mem::take(&mut rest) } else { Vec::new() };
+        rest.extend_from_slice(&piece[end..]);
+        if rest.len() > LINE_BYTES_MAX {
+            break peer.error(format!("a line of more than {LINE_BYTES_MAX} bytes"));
+        }
+        if !whole.is_empty() && pieces.send_timeout(Ok(whole.into()), PATIENCE).await.is_err() {
+            return;
+        }
+    };
+    // Without a receiver the client is gone.
+    let _ = pieces.send(Err(error)).await;
 }
 
 /// A PV of a client.

@@ -64,7 +64,7 @@ type Asked = HashMap<(String, Nanos, &'static str), HashSet<String>>;
 pub(crate) async fn visit(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     loop {
         let peers = shared.peers.all();
-        let visits = futures::future::join_all(peers.iter().map(|peer| shared.peers.visit(peer)));
+        let visits = futures::future::join_all(peers.iter().map(|peer| shared.peers.look_after(peer)));
         tokio::select! {
             _ = stop.changed() => return,
             _ = visits => {}
@@ -154,9 +154,7 @@ impl Filler {
             // It has not stored all yet, or does not have the PV any more.
             Ok(None) => return Ok(false),
             Err(error) => {
-                if error.state() == model::SqlState::CONNECTION_FAILURE {
-                    Peers::note(pair, &error);
-                }
+                Peers::note(pair, &error);
                 return Err(error);
             }
         };

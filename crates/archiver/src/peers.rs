@@ -54,8 +54,12 @@ const STREAM_TIME: Duration = Duration::from_secs(3_600);
 const HEADERS_MAX: usize = 1_000;
 /// Versions of metadata that a stream may bring.
 const VERSIONS_MAX: usize = 10_000;
+/// Bytes of the reason for which a peer refuses a request.
+const REFUSAL_BYTES_MAX: usize = 1_000;
 /// Bytes of a gap's detail that are taken over.
 const DETAIL_BYTES_MAX: usize = 200;
+/// Time between two requests for the names of a peer, in durations of the first: names are at most 2 % of the work of both.
+const NAMES_PAUSE: u32 = 50;
 const MILLISECOND: Nanos = 1_000_000;
 
 /// All peers.
@@ -81,6 +85,8 @@ struct State {
     names: Option<Arc<HashSet<String>>>,
     /// Reason why it cannot be asked.
     problem: Option<String>,
+    /// Time from which the names are asked for again.
+    names_due: Option<Instant>,
 }
 
 impl Peer {
@@ -114,7 +120,7 @@ impl Peer {
         format!("{}/{path}?{}", self.url, query.finish())
     }
 
-    fn error(&self, problem: impl std::fmt::Display) -> Error {
+    pub(crate) fn error(&self, problem: impl std::fmt::Display) -> Error {
         Error::new(SqlState::CONNECTION_FAILURE, format!("peer {}: {problem}", self.url))
     }
 }
@@ -208,15 +214,32 @@ impl Peers {
     /// Asks a peer for its names. One that does not answer keeps those that it had.
     pub(crate) async fn visit(&self, peer: &Peer) {
         let _one = peer.visiting.lock().await;
+        let began = Instant::now();
         match self.names_of(peer).await {
             Ok(names) => {
                 let mut state = peer.state();
                 state.names = Some(Arc::new(names));
+                state.names_due = Some(Instant::now() + began.elapsed() * NAMES_PAUSE);
                 if state.problem.take().is_some() {
                     tracing::info!(peer = peer.url, "a peer answers again");
                 }
             }
-            Err(error) => Peers::note(peer, &error),
+            Err(error) => Peers::mark(peer, &error),
+        }
+    }
+
+    /// Asks a peer for its names, or, if these took long and not long ago, whether it answers.
+    pub(crate) async fn look_after(&self, peer: &Peer) {
+        let is_due = {
+            let state = peer.state();
+            state.problem.is_some() || state.names_due.is_none_or(|due| due <= Instant::now())
+        };
+        if is_due {
+            return self.visit(peer).await;
+        }
+        let _one = peer.visiting.lock().await;
+        if let Err(error) = self.instance(peer).await {
+            Peers::mark(peer, &error);
         }
     }
 
@@ -238,8 +261,15 @@ impl Peers {
         Ok(version.and_then(|version| version["instance"].as_str().map(str::to_owned)))
     }
 
-    /// Notes that a peer does not answer as it should, and logs it the first time. It is not asked until the next visit.
+    /// Notes that a peer does not answer as it should, and logs it the first time. It is not asked until the next visit. A request
+    /// that it refuses is a mistake of the client, and not noted.
     pub(crate) fn note(peer: &Peer, error: &Error) {
+        if error.state() == SqlState::CONNECTION_FAILURE {
+            Peers::mark(peer, error);
+        }
+    }
+
+    fn mark(peer: &Peer, error: &Error) {
         if peer.state().problem.replace(error.message().to_owned()).is_none() {
             tracing::warn!(%error, "a peer does not answer");
         }
@@ -248,7 +278,7 @@ impl Peers {
     /// Sends a request; `None` if the peer does not have what is asked for.
     ///
     /// # Errors
-    /// 08006 if it does not answer, here and below. It is noted then.
+    /// 08006 if it does not answer, here and below. It is noted then. 22023 for a request that it refuses.
     async fn send(&self, peer: &Peer, address: &str, body: Option<String>) -> Result<Option<Pieces>> {
         let request = match body {
             None => http::Request::get(address).body(Body::empty()),
@@ -261,16 +291,19 @@ impl Peers {
             Err(_) => Err(peer.error(format!("no reply within {} s", REPLY_TIME.as_secs()))),
         };
         let reply = sent.inspect_err(|error| Peers::note(peer, error))?;
-        match reply.status() {
-            StatusCode::OK => {
-                let until = Instant::now() + STREAM_TIME;
-                let stream = Body::new(reply.into_body())
-                    .into_data_stream()
-                    .map(|piece| piece.map_err(io::Error::other))
-                    .boxed();
-                Ok(Some(Pieces { runtime: Handle::current(), stream, piece: Bytes::new(), until }))
-            }
+        let (status, until) = (reply.status(), Some(Instant::now() + STREAM_TIME));
+        let stream =
+            Body::new(reply.into_body()).into_data_stream().map(|piece| piece.map_err(io::Error::other)).boxed();
+        let mut pieces = Pieces { runtime: Handle::current(), stream, piece: Bytes::new(), until };
+        match status {
+            StatusCode::OK => Ok(Some(pieces)),
             StatusCode::NOT_FOUND => Ok(None),
+            StatusCode::BAD_REQUEST => {
+                // The first piece has the reason.
+                let text = pieces.next().await.ok().flatten().unwrap_or_default();
+                let text = String::from_utf8_lossy(&text[..text.len().min(REFUSAL_BYTES_MAX)]);
+                Err(invalid(format!("peer {}: {}", peer.url, text.trim())))
+            }
             status => Err(peer.error(format!("status {status} for {address}"))),
         }
     }
@@ -315,6 +348,15 @@ impl Peers {
             None => Ok(Map::new()),
             Some(_) => Err(peer.error("the reply to data/getDataAtTime is no JSON object")),
         }
+    }
+
+    /// The samples of PVs from a time on, as lines of JSON without an end; `None` if the peer does not have one of the PVs.
+    pub(crate) async fn follow(&self, peer: &Peer, names: &[String], from: Nanos) -> Result<Option<Pieces>> {
+        let from = times::precise(from);
+        let names = names.iter().map(|name| ("pv", name.as_str()));
+        let parameters: Vec<(&str, &str)> = names.chain([("from", from.as_str())]).collect();
+        let pieces = self.send(peer, &peer.address("data/follow", &parameters), None).await?;
+        Ok(pieces.map(|pieces| Pieces { until: None, ..pieces }))
     }
 
     /// Asks how much of a span of a PV a peer vouches for; `None` if it does not tell, as an Appliance.
@@ -403,13 +445,14 @@ pub(crate) struct Pieces {
     runtime: Handle,
     stream: BoxStream<'static, io::Result<Bytes>>,
     piece: Bytes,
-    /// Time at which the reply must have ended.
-    until: Instant,
+    /// Time at which the reply must have ended; `None` for one without an end.
+    until: Option<Instant>,
 }
 
 impl Pieces {
-    async fn next(&mut self) -> io::Result<Option<Bytes>> {
-        let end = (Instant::now() + REPLY_TIME).min(self.until);
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        let end = Instant::now() + REPLY_TIME;
+        let end = self.until.map_or(end, |until| until.min(end));
         match timeout_at(end, self.stream.next()).await {
             Ok(piece) => piece.transpose(),
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the reply stopped")),

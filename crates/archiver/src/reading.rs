@@ -45,6 +45,13 @@ pub(crate) struct Asked {
     peers: Vec<Arc<Peer>>,
 }
 
+impl Asked {
+    /// The first peer that has the PV, if this archiver does not.
+    pub(crate) fn elsewhere(&self) -> Option<&Arc<Peer>> {
+        if self.is_own { None } else { self.peers.first() }
+    }
+}
+
 /// The PV that a parameter names. Where a PV has the whole text as its name, this is it, even if it looks like an operator.
 ///
 /// - `own_only`: whether no peer is asked.

@@ -1,10 +1,10 @@
 // Reads samples with Phoebus's own archive readers, unmodified and without a GUI:
 //
-//     java -cp 'PHOEBUS/*' PhoebusReaders.java HOST PORT FIRST LAST
+//     MILLRACE_PG=HOST:PORT java -cp 'PHOEBUS/*' PhoebusReaders.java HOST PORT FIRST LAST
 //
-// HOST and PORT are those of Millrace's HTTP server; FIRST and LAST are the first and last value of T:CNT, whose IOC
-// has ended. PHOEBUS is the folder that `cargo xtask tools --phoebus` makes: jars of the readers `pbraw:` and `json:`
-// and of the libraries that they need. Prints each difference and exits with 1 if there is one.
+// HOST and PORT are those of Millrace's HTTP server, MILLRACE_PG of its PostgreSQL server; FIRST and LAST are the first and last
+// value of T:CNT, whose IOC has ended. PHOEBUS is the folder that `cargo xtask tools --phoebus` makes: jars of the readers
+// `pbraw:`, `json:` and `jdbc:`, and of the libraries that they need. Prints each difference and exits with 1 if there is one.
 
 import java.nio.file.Files;
 import java.time.Duration;
@@ -60,6 +60,8 @@ public class PhoebusReaders {
         // As it reads from servers that do not have the operator `optimized`.
         check("pbraw with operators", () -> statistics(new ApplianceArchiveReader(pbraw, true, false), true));
         check("pbraw with operator mean", () -> means(new ApplianceArchiveReader(pbraw, false, false)));
+        String views = "jdbc:postgresql://" + System.getenv("MILLRACE_PG") + "/millrace?currentSchema=rdb";
+        jdbc(ArchiveReaders.createReader(views));
         if (differences > 0) {
             System.exit(1);
         }
@@ -84,6 +86,34 @@ public class PhoebusReaders {
         check(kind + " a PV that is unknown", () -> unknown(reader));
         check(kind + " a range without samples", () -> nothing(reader));
         check(kind + " close", reader::close);
+    }
+
+    /** The reader of the RDB archiver's tables. It has no reduced samples. */
+    static void jdbc(ArchiveReader reader) {
+        check("jdbc names", () -> names(reader));
+        check("jdbc T:CNT", () -> {
+            List<VType> values = read(reader, "T:CNT");
+            equal(last - first + 1, (long) values.size());
+            for (int at = 0; at < values.size(); at++) {
+                equal(first + at, number(values.get(at)).longValue());
+            }
+        });
+        check("jdbc T:AI", () -> analog(reader));
+        check("jdbc T:STATE", () -> state(read(reader, "T:STATE")));
+        check("jdbc T:TEXT", () -> text(read(reader, "T:TEXT")));
+        check("jdbc T:WF", () -> {
+            int seen = 0;
+            for (VType value : read(reader, "T:WF")) {
+                // One without elements has no first element, which tells the reader that there is a value.
+                if (value instanceof VNumberArray) {
+                    wave(value);
+                    seen++;
+                }
+            }
+            expect(seen > 5, "waveforms", seen);
+        });
+        check("jdbc a PV that is unknown", () -> unknown(reader));
+        check("jdbc close", reader::close);
     }
 
     // Names and descriptions.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::clients::{printed, tool};
+use crate::clients::{pgjdbc, printed, tool};
 use crate::http;
 use crate::server::{Server, folder};
 use ioc::{Ioc, Ports};
@@ -77,6 +77,27 @@ fn until_gap(server: &Server, reason: &str) {
     assert!(!is_connected(server, "T:CNT"));
 }
 
+/// Lines of `follow`, as they come.
+fn follow(server: &Server, query: &str) -> impl Iterator<Item = Value> + use<> {
+    let mut stream = std::net::TcpStream::connect(&server.http).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("GET /retrieval/data/follow?{query} HTTP/1.1\r\nHost: {}\r\n\r\n", server.http);
+    stream.write_all(request.as_bytes()).unwrap();
+    let lines = std::io::BufReader::new(stream).lines();
+    lines.filter_map(|line| serde_json::from_str(&line.unwrap()).ok()).filter(Value::is_object)
+}
+
+/// The waveforms of a reply as rows of `rdb.sample`: type and blob.
+fn reply_waves(reply: &Value) -> Vec<String> {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let wave = |sample: &Value| {
+        let elements = sample["val"].as_array().unwrap();
+        let numbers: String = elements.iter().map(|element| hex(&element.as_f64().unwrap().to_be_bytes())).collect();
+        format!("d,{}{numbers}", hex(&(elements.len() as u32).to_be_bytes()))
+    };
+    reply[0]["data"].as_array().unwrap().iter().map(wave).collect()
+}
+
 #[test]
 fn samples_of_a_soft_ioc_come_back_by_every_door() {
     let (_folder, data) = folder();
@@ -135,6 +156,12 @@ fn samples_of_a_soft_ioc_come_back_by_every_door() {
     let alarm = "SELECT DISTINCT v.name FROM rdb.sample s JOIN rdb.severity v USING (severity_id) \
                  JOIN rdb.channel c USING (channel_id) WHERE c.name = 'T:AI' AND v.name = 'MAJOR'";
     assert_eq!(rows(&server, alarm), ["MAJOR"]);
+    // The waveform as the RDB archiver's blob: the number of elements, and the elements as big-endian doubles.
+    let waves: Vec<String> = reply_waves(&reply);
+    assert_eq!(sample("datatype, encode(array_val, 'hex')", "T:WF"), waves);
+    let first = "SELECT count(*) FROM rdb.sample s JOIN rdb.channel c USING (channel_id) WHERE c.name = 'T:WF' AND \
+                 float_val IS NOT DISTINCT FROM (unpack_numbers(substring(array_val, 5), 'float8be'))[1]";
+    assert_eq!(number(&server, first), waves.len() as i64);
     let limits = "SELECT unit, prec, high_alarm_lmt FROM rdb.num_metadata JOIN rdb.channel USING (channel_id) \
                   WHERE name = 'T:AI'";
     assert_eq!(rows(&server, limits), ["mA,3,8"]);
@@ -259,7 +286,8 @@ fn archive_readers_of_phoebus_work_unmodified() {
     let (_folder, data) = folder();
     let (server, ends) = archived(&data);
     let mut java = Command::new("java");
-    java.arg("-cp").arg(tool("MILLRACE_TEST_PHOEBUS", "phoebus-5.0.5").join("*"));
+    let jars = [tool("MILLRACE_TEST_PHOEBUS", "phoebus-5.0.5").join("*"), pgjdbc()];
+    java.arg("-cp").arg(std::env::join_paths(jars).unwrap()).env("MILLRACE_PG", &server.pg);
     run_client(java, "PhoebusReaders.java", &server, &ends);
     server.stop();
 }
@@ -458,16 +486,10 @@ fn a_client_that_follows_gets_history_and_new_samples_without_a_gap() {
     let server = start(&data, ioc.ports());
     json_of(&server, "/mgmt/bpl/archivePV?pv=T:CNT,T:AI");
     until("history", || counted(&server).len() > 20);
-    let mut stream = std::net::TcpStream::connect(&server.http).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let path = "/retrieval/data/follow?pv=T:CNT&from=2020-01-01T00:00:00Z";
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", server.http).as_bytes()).unwrap();
     let mut counts = Vec::new();
     let mut gap = None;
     let mut ioc = Some(ioc);
-    for line in std::io::BufReader::new(stream).lines() {
-        let line = line.unwrap();
-        let Ok(told) = serde_json::from_str::<Value>(&line) else { continue };
+    for told in follow(&server, "pv=T:CNT&from=2020-01-01T00:00:00Z") {
         if let Some(count) = told["val"].as_i64() {
             assert_eq!(told["pv"], "T:CNT");
             counts.push(count);

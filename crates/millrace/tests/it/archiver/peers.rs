@@ -6,7 +6,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use super::{
-    Ioc, Ports, counted, get, is_connected, json_of, number, rows, run_client, start, start_as, tool, until, until_gap,
+    Ioc, Ports, counted, follow, get, is_connected, json_of, number, rows, run_client, start, start_as, tool, until,
+    until_gap,
 };
 use crate::http;
 use crate::server::{Server, folder, millrace};
@@ -101,6 +102,18 @@ fn pvs_of_other_archivers_are_read_through_one_door() {
     archive(&other, &["add", "T:CNT", "T:STATE", "T:FLAG", "T:TEXT", "T:WF", "T:CHARS"]);
     archive(&door, &["peer", "add", &url(&other)]);
     until("40 samples", || counted(&other).len() > 40);
+    // History and new samples of a PV of the other, next to those of an own one.
+    let (mut followed, mut own) = (Vec::new(), 0);
+    for told in follow(&door, "pv=T:CNT&pv=T:AI&from=2020-01-01T00:00:00Z") {
+        match told["pv"].as_str() {
+            Some("T:CNT") => followed.extend(told["val"].as_i64()),
+            _ => own += 1,
+        }
+        if followed.len() > 60 && own > 20 {
+            break;
+        }
+    }
+    assert!(are_contiguous(&followed) && followed[..40] == counted(&other)[..40], "{followed:?}");
     let ports = ioc.kill();
     until_gap(&other, "disconnected");
     until("the door misses the IOC", || !is_connected(&door, "T:AI"));
@@ -125,6 +138,11 @@ fn pvs_of_other_archivers_are_read_through_one_door() {
         let expected = get(&other, path);
         assert_eq!((expected.0, get(&door, path)), (200, expected), "{path}");
     }
+    // A request that the peer refuses is a mistake of the client, and no reason not to ask the peer again.
+    let wrong = "/retrieval/data/getData.json?pv=mean_5(T:TEXT)";
+    let (status, refusal) = get(&door, wrong);
+    assert_eq!((status, get(&other, wrong).0), (400, 400), "{refusal}");
+    assert_eq!(json_of(&door, "/mgmt/bpl/getExternalArchiverServers")[0]["problem"], Value::Null);
     let reply = json_of(&door, "/retrieval/data/getDataForPVs.json?pv=T:CNT&pv=T:AI");
     let told = reply[0]["data"].as_array().unwrap();
     assert_eq!(told.len(), counts.len());
@@ -175,6 +193,20 @@ fn pvs_of_other_archivers_are_read_through_one_door() {
     archive(&door, &["peer", "remove", &url]);
     assert_eq!(get(&door, "/retrieval/data/getData.json?pv=T:TEXT").0, 404);
     door.stop();
+}
+
+#[test]
+fn a_table_of_the_user_with_the_name_of_a_view_does_not_stop_the_start() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    server.sql("CREATE SCHEMA rdb");
+    server.sql("CREATE TABLE rdb.channel (id int4 PRIMARY KEY)");
+    server.stop();
+    let server = start(&data, Ports::free());
+    assert_eq!(number(&server, "SELECT count(*) FROM rdb.channel"), 0);
+    assert_eq!(number(&server, "SELECT count(*) FROM rdb.severity"), 4);
+    assert_eq!(get(&server, "/mgmt/bpl/getAllPVs").0, 200);
+    server.stop();
 }
 
 #[test]

@@ -25,6 +25,11 @@ pub(crate) fn tool(variable: &str, default: &str) -> PathBuf {
     found
 }
 
+/// PostgreSQL's JDBC driver.
+pub(crate) fn pgjdbc() -> PathBuf {
+    tool("MILLRACE_TEST_PGJDBC", "postgresql-42.7.4.jar")
+}
+
 pub(crate) fn printed(output: &Output) -> String {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     format!("{out}{err}")
@@ -165,7 +170,7 @@ fn psql_redirects_a_table_into_a_parquet_file_and_back() {
 fn java(class: &str, closing: &str) {
     let (_folder, data) = folder();
     let server = Server::start(&data);
-    let driver = tool("MILLRACE_TEST_PGJDBC", "postgresql-42.7.4.jar");
+    let driver = pgjdbc();
     let program = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients").join(format!("{class}.java"));
     // `java` compiles a source file in memory.
     let mut java = Command::new("java");
