@@ -27,6 +27,8 @@ pub const RESULT_BYTES: usize = 256 << 10;
 const OPEN_RESULT_BYTES: u64 = 128 << 10;
 /// Shorter rows are encoded in buffers that are not counted.
 const LONG_ROW_BYTES: usize = 1 << 20;
+/// Shorter batches are not counted while they wait in a channel: usual ones have some 100 KiB.
+const LONG_BATCH_BYTES: usize = 1 << 20;
 /// A batch with at least this many rows is probably followed by more.
 const LONG_ROWS: usize = 1_024;
 
@@ -175,23 +177,50 @@ impl Reserved {
     }
 }
 
-/// Passes on a batch from a thread that scans a table; false if the receiver is gone. If the channel is full, the
-/// thread blocks.
-///
-/// # Errors
-/// 53400 if [`SCANS_WAITING_MAX`] threads are blocked already, so that the runtime always has free blocking threads.
-pub(crate) fn handed_on(out: &Sender<DfResult<RecordBatch>>, batch: DfResult<RecordBatch>) -> DfResult<bool> {
-    let batch = match out.try_send(batch) {
-        Ok(()) => return Ok(true),
-        Err(TrySendError::Closed(_)) => return Ok(false),
-        Err(TrySendError::Full(batch)) => batch,
-    };
-    let Ok(_waiting) = SCANS_WAITING.try_acquire() else {
-        let text = format!("{SCANS_WAITING_MAX} scans wait for clients that do not take their rows");
-        let error = Error::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, text);
-        return Err(external(error.with_hint("read results that are open, or close them")));
-    };
-    Ok(out.blocking_send(batch).is_ok())
+/// Batches that a scan has read ahead of its consumer. Long ones are counted in the pool: channels between threads count
+/// batches, not bytes.
+pub(crate) struct ReadAhead(MemoryReservation);
+
+impl ReadAhead {
+    pub(crate) fn new(pool: &Arc<dyn MemoryPool>) -> Arc<ReadAhead> {
+        Arc::new(ReadAhead(MemoryConsumer::new("ReadAhead").register(pool)))
+    }
+
+    /// Passes on a batch from a thread that scans a table; false if the receiver is gone. If the channel is full, the
+    /// thread blocks.
+    ///
+    /// # Errors
+    /// 53200 for a long batch if there is not enough memory; 53400 if [`SCANS_WAITING_MAX`] threads are blocked already, so that
+    /// the runtime always has free blocking threads.
+    pub(crate) fn hand_on(&self, out: &Sender<DfResult<RecordBatch>>, batch: DfResult<RecordBatch>) -> DfResult<bool> {
+        if let Ok(batch) = &batch {
+            self.0.try_grow(long_batch_bytes(batch))?;
+        }
+        let batch = match out.try_send(batch) {
+            Ok(()) => return Ok(true),
+            Err(TrySendError::Closed(_)) => return Ok(false),
+            Err(TrySendError::Full(batch)) => batch,
+        };
+        let Ok(_waiting) = SCANS_WAITING.try_acquire() else {
+            let text = format!("{SCANS_WAITING_MAX} scans wait for clients that do not take their rows");
+            let error = Error::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, text);
+            return Err(external(error.with_hint("read results that are open, or close them")));
+        };
+        Ok(out.blocking_send(batch).is_ok())
+    }
+
+    /// Notes that the consumer has taken a batch.
+    pub(crate) fn taken(&self, batch: &DfResult<RecordBatch>) {
+        if let Ok(batch) = batch {
+            self.0.shrink(long_batch_bytes(batch));
+        }
+    }
+}
+
+/// Bytes of a batch, 0 for a short one.
+fn long_batch_bytes(batch: &RecordBatch) -> usize {
+    let bytes = batch_bytes(batch);
+    if bytes > LONG_BATCH_BYTES { bytes } else { 0 }
 }
 
 /// Maximum number of scan threads blocked by slow clients. The runtime has 512 blocking threads.

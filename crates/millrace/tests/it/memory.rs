@@ -120,6 +120,43 @@ fn large_value(at: i32) -> Vec<u8> {
     value
 }
 
+const LARGE_IN_ROWS: &str = "CREATE TABLE t (id int PRIMARY KEY, k int, v bytea)";
+const LARGE_IN_COLUMNS: &str = "CREATE TABLE t (id bigint, k int, v bytea) \
+    WITH (store = 'columns', time = 'id', key = 'k', partition = '1000')";
+
+async fn store_large_values(client: &Client, table: &str, rows: i32) {
+    client.batch_execute(table).await.unwrap();
+    for at in 0..rows {
+        let insert = format!("INSERT INTO t VALUES ({at}, {}, $1)", at % 3);
+        client.execute(&insert, &[&large_value(at)]).await.unwrap();
+    }
+}
+
+/// The bug: neither chunks of COPY nor the batches that scans read ahead were reserved.
+#[test]
+fn unread_large_values_are_bounded() {
+    for (table, sql) in [
+        (LARGE_IN_ROWS, "COPY t TO STDOUT"),
+        (LARGE_IN_ROWS, "COPY (SELECT v FROM t WHERE length(v) > 5) TO STDOUT"),
+        (LARGE_IN_COLUMNS, "COPY t TO STDOUT"),
+        (LARGE_IN_COLUMNS, "SELECT v FROM t"),
+        (LARGE_IN_COLUMNS, "SELECT v FROM t WHERE length(v) > 5 AND id >= 0"),
+    ] {
+        runtime().block_on(async {
+            let watched = Watched::start().await;
+            let client = connect(&watched.server).await;
+            store_large_values(&client, table, 16).await;
+            client.batch_execute("CHECKPOINT").await.unwrap();
+            let server = Arc::clone(&watched.server);
+            let opened = tokio::task::spawn_blocking(move || (0..60).map(|_| stuck(&server, sql)).collect::<Vec<_>>());
+            let opened = opened.await.unwrap();
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            drop(opened);
+            watched.end(&format!("60 stuck clients, {sql}, {table}")).await;
+        });
+    }
+}
+
 /// The bug: operators gathered 8,192 rows for a batch, whatever their size, without reserving memory.
 #[test]
 fn statements_over_large_values_stay_within_the_budget() {
@@ -138,21 +175,11 @@ fn statements_over_large_values_stay_within_the_budget() {
         "SELECT g, v FROM t, LATERAL (SELECT g FROM generate_series(1, t.k + 100) g) l LIMIT 100",
         "COPY (SELECT v FROM t WHERE length(v) > 5) TO STDOUT",
     ];
-    for (table, rows) in [
-        ("CREATE TABLE t (id int PRIMARY KEY, k int, v bytea)", 12),
-        (
-            "CREATE TABLE t (id bigint, k int, v bytea) WITH (store = 'columns', time = 'id', key = 'k', partition = '1000')",
-            16,
-        ),
-    ] {
+    for (table, rows) in [(LARGE_IN_ROWS, 12), (LARGE_IN_COLUMNS, 16)] {
         runtime().block_on(async {
             let watched = Watched::start().await;
             let client = connect(&watched.server).await;
-            client.batch_execute(table).await.unwrap();
-            for at in 0..rows {
-                let insert = format!("INSERT INTO t VALUES ({at}, {}, $1)", at % 3);
-                client.execute(&insert, &[&large_value(at)]).await.unwrap();
-            }
+            store_large_values(&client, table, rows).await;
             for sql in STATEMENTS {
                 if let Err(error) = read(&client, sql).await {
                     let code = error.code().map(|code| code.code().to_owned()).unwrap_or_default();

@@ -196,12 +196,12 @@ pub(crate) enum Long {
 }
 
 /// Runs a series statement that is too long to run synchronously on separate threads. Returns `None` if it is
-/// neither an aggregation that can be split nor a stream of rows in any order.
+/// neither an aggregation, nor newest rows of series, nor a stream of rows in any order.
 pub(crate) async fn run_long(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Option<Long>> {
     let Some(BoundSeries { shape, context, values }) = bound_series(session, prepared, values)? else {
         return Ok(None);
     };
-    if !shape.is_splittable() && !shape.is_streamable() {
+    if !shape.runs_long() && !shape.is_streamable() {
         return Ok(None);
     }
     let located = |error| locate(error, &prepared.0.statement.0);

@@ -19,15 +19,16 @@ use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
-use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+use datafusion::physical_plan::stream::{RecordBatchReceiverStreamBuilder, RecordBatchStreamAdapter};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, SendableRecordBatchStream,
 };
 use engine::{ScanRequest, ScanStats, SeriesFilter, TableView};
+use futures::StreamExt;
 use model::{Result, TableRef, TimeRange};
 
 use crate::errors::external;
-use crate::memory::handed_on;
+use crate::memory::ReadAhead;
 use crate::scan::columns_table::relabel;
 use crate::scan::join_keys::JoinKeys;
 use crate::scan::predicate::{Keep, Kept};
@@ -308,12 +309,14 @@ impl ExecutionPlan for ColumnsScan {
         Ok(self)
     }
 
-    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
         let request = self.requests[partition].clone();
         let (view, schema, keep) = (self.view.clone(), Arc::clone(&self.schema), self.keep.clone());
         let report = Report::new(&self.metrics, partition);
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), BATCHES_AHEAD);
         let out = builder.tx();
+        let ahead = ReadAhead::new(context.memory_pool());
+        let reading = Arc::clone(&ahead);
         let table = Arc::clone(&self.table);
         let join_keys = self.join_keys.clone();
         let waiting = join_keys.clone();
@@ -330,7 +333,7 @@ impl ExecutionPlan for ColumnsScan {
                 sent += found;
                 let failed = batch.is_err();
                 // A failed send too means that there is no reader any more.
-                let is_over = if found == 0 { out.is_closed() } else { !handed_on(&out, batch)? };
+                let is_over = if found == 0 { out.is_closed() } else { !reading.hand_on(&out, batch)? };
                 if is_over || failed {
                     break;
                 }
@@ -346,7 +349,8 @@ impl ExecutionPlan for ColumnsScan {
                 done.map_err(|error| DataFusionError::External(Box::new(error)))?
             }),
         }
-        Ok(builder.build())
+        let batches = builder.build().inspect(move |batch| ahead.taken(batch));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), batches)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

@@ -1,6 +1,7 @@
-//! Parallel aggregation for statements over the budget: each thread aggregates a part of the scan, and the results
-//! are merged at the end.
+//! Statements over the budget. Aggregations run in parallel: each thread aggregates a part of the scan, and the results are merged
+//! at the end. Newest rows of many series are read by one thread.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -8,9 +9,9 @@ use columns::{ScanRequest, ScanStats};
 use model::{Error, Result};
 
 use super::groups::Grouper;
-use super::rows::Reading;
+use super::rows::{self, Reading};
 use super::shape::{Body, Groups, Shape};
-use super::{GROUPS_BYTES_MAX, Ran, Selected};
+use super::{Budget, GROUPS_BYTES_MAX, Ran, Selected};
 
 /// Result of one thread.
 struct Part<'a> {
@@ -21,21 +22,32 @@ struct Part<'a> {
 
 impl Shape {
     /// Whether [`Shape::run_long`] supports it.
-    pub fn is_splittable(&self) -> bool {
-        matches!(self.body, Body::Groups(_)) && self.union.is_none()
+    pub fn runs_long(&self) -> bool {
+        matches!(self.body, Body::Groups(_) | Body::Newest(_)) && self.union.is_none()
     }
 
-    /// Runs an aggregation without a budget of values. Blocks. `None` if the groups exceed `GROUPS_BYTES_MAX` (the
-    /// statement falls back to DataFusion) or `is_over` is set.
+    /// Runs an aggregation, or reads the newest rows of series, without a budget of values. Blocks. `None` if the groups exceed
+    /// `GROUPS_BYTES_MAX`, or the rows `BUDGET_BYTES` (the statement falls back to DataFusion), or `is_over` is set.
     ///
     /// - `threads`: maximum number of threads.
     /// - `is_over`: set when the client no longer waits for the result.
     ///
     /// # Errors
     /// Errors of reading and of evaluating expressions.
-    pub fn run_long(&self, selected: Selected, threads: usize, is_over: &AtomicBool) -> Result<Option<Ran>> {
-        let Body::Groups(groups) = &self.body else { return Ok(None) };
-        let Selected { view, request, keep, .. } = selected;
+    pub fn run_long(&self, selected: Selected, threads: usize, is_over: &Arc<AtomicBool>) -> Result<Option<Ran>> {
+        let Selected { view, request, keep, window, pool } = selected;
+        let groups = match &self.body {
+            Body::Groups(groups) => groups,
+            Body::Newest(newest) => {
+                // A table of 10,000 series has its newest rows in as many blocks, and each is decoded for one row.
+                let mut budget = Budget::new(u64::MAX, 1, &pool);
+                budget.is_over = Some(Arc::clone(is_over));
+                let reading = Reading { shape: self, view: &view, request, keep };
+                let batches = rows::newest(&reading, newest, window, &mut budget)?;
+                return Ok(batches.map(|batches| Ran { batches, by_statistics: 0, stats: budget.stats, threads: 1 }));
+            }
+            Body::Rows(_) => return Ok(None),
+        };
         let mut requests = view.split(&request, threads)?;
         if requests.is_empty() {
             requests.push(request.clone());

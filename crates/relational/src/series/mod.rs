@@ -21,6 +21,7 @@ mod shape;
 mod stream;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
@@ -30,6 +31,7 @@ use datafusion::arrow::compute::{filter_record_batch, prep_null_mask_filter, tak
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::execution::context::SessionState;
+use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{EmitTo, Expr};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
@@ -72,11 +74,22 @@ struct Budget {
     memory: Reserved,
     /// Scan statistics so far.
     stats: ScanStats,
+    /// Set when nobody waits for the result any more.
+    is_over: Option<Arc<AtomicBool>>,
 }
 
 impl Budget {
-    /// Deducts `rows`; false if the budget is exceeded.
+    /// A budget of `values`, for a statement that reads `columns` columns.
+    fn new(values: u64, columns: u64, pool: &Arc<dyn MemoryPool>) -> Budget {
+        let (memory, stats) = (Reserved::new("Series", pool), ScanStats::default());
+        Budget { values, columns, bytes: BUDGET_BYTES, memory, stats, is_over: None }
+    }
+
+    /// Deducts `rows`; false if the budget is exceeded, or nobody waits.
     fn take(&mut self, rows: u64) -> bool {
+        if self.is_over.as_ref().is_some_and(|is_over| is_over.load(Ordering::Relaxed)) {
+            return false;
+        }
         let values = rows.saturating_mul(self.columns);
         let enough = values <= self.values;
         self.values = self.values.saturating_sub(values);
@@ -112,6 +125,7 @@ pub struct Selected {
     /// Predicate on rows that the scan request cannot express.
     keep: Option<Keep>,
     window: Window,
+    pool: Arc<dyn MemoryPool>,
 }
 
 impl Shape {
@@ -148,14 +162,9 @@ impl Shape {
 
     fn run_alone(&self, state: &SessionState, context: &ReadContext, values: &[ScalarValue]) -> Result<Option<Ran>> {
         let Some(selected) = self.select(state, context, values)? else { return Ok(None) };
-        let Selected { view, request, keep, window } = selected;
-        let mut budget = Budget {
-            values: BUDGET_VALUES,
-            columns: self.columns_read() as u64 + 1,
-            bytes: BUDGET_BYTES,
-            memory: Reserved::new("Series", &state.runtime_env().memory_pool),
-            stats: ScanStats::default(),
-        };
+        let Selected { view, request, keep, window, .. } = selected;
+        let columns = self.columns_read() as u64 + 1;
+        let mut budget = Budget::new(BUDGET_VALUES, columns, &state.runtime_env().memory_pool);
         let reading = Reading { shape: self, view: &view, request, keep };
         let batches = match &self.body {
             Body::Rows(shape) => rows::rows(&reading, shape, window, &mut budget)?,
@@ -207,7 +216,8 @@ impl Shape {
             coded: true,
             columns_only: matches!(&self.body, Body::Groups(groups) if groups.is_of_fields()),
         };
-        Ok(Some(Selected { view, request, keep, window: Window { skip, fetch } }))
+        let pool = Arc::clone(&state.runtime_env().memory_pool);
+        Ok(Some(Selected { view, request, keep, window: Window { skip, fetch }, pool }))
     }
 
     fn grouped(&self, reading: &Reading<'_>, groups: &Groups, budget: &mut Budget) -> Result<Option<Ran>> {

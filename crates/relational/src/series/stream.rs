@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::shape::{Body, Count, Order, Rows, Shape};
 use super::{Selected, project, relabelled};
 use crate::errors::{convert, external};
-use crate::memory::handed_on;
+use crate::memory::ReadAhead;
 use crate::results::Batches;
 use crate::scan::predicate::Kept;
 
@@ -57,15 +57,16 @@ impl Shape {
         }
         let stats: Arc<Mutex<ScanStats>> = Arc::default();
         let (threads, selected) = (parts.len(), Arc::new(selected));
+        let ahead = ReadAhead::new(&selected.pool);
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.result), BATCHES_AHEAD * threads);
         for part in parts {
             let (shape, selected, stats) = (Arc::clone(self), Arc::clone(&selected), Arc::clone(&stats));
-            let out = builder.tx();
+            let (out, ahead) = (builder.tx(), Arc::clone(&ahead));
             builder.spawn_blocking(move || {
                 let Body::Rows(rows) = &shape.body else { return Ok(()) };
                 let mut refused = None;
                 let mut send = |batch| match batch {
-                    Some(batch) => handed_on(&out, Ok(batch)).unwrap_or_else(|error| {
+                    Some(batch) => ahead.hand_on(&out, Ok(batch)).unwrap_or_else(|error| {
                         refused = Some(error);
                         false
                     }),
@@ -76,7 +77,10 @@ impl Shape {
                 refused.map_or(Ok(()), Err)
             });
         }
-        let batches = builder.build().map(|batch| batch.map_err(|error| convert(&error)));
+        let batches = builder.build().map(move |batch| {
+            ahead.taken(&batch);
+            batch.map_err(|error| convert(&error))
+        });
         Ok(Streamed { batches: Box::pin(batches), stats, threads })
     }
 

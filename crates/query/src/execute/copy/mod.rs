@@ -6,6 +6,7 @@ mod input;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use engine::{Reservation, Work};
 use futures::StreamExt;
 use model::{Error, Result, SqlState, TableRef};
 use parser::ast::Name;
@@ -25,6 +26,8 @@ use crate::statement::copy::{CopyForm, CopyStatement, Forced, Format, Header, Op
 use crate::statement::{Command, Purpose, Statement};
 use crate::tables::{column_at, find_table, find_view};
 
+/// Shorter chunks of a COPY TO are not charged to the memory budget.
+const LONG_CHUNK_BYTES: usize = 1 << 20;
 /// Signature, flags and header extension of a binary COPY.
 const BINARY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
@@ -37,7 +40,8 @@ pub(crate) async fn execute(session: &mut Session, statement: &Statement, copy: 
         }
         let progress = Arc::new(CopyProgress::writing());
         let copying = session.entered.copying(Arc::clone(&progress));
-        return Ok(counted(out(session, statement, copy).await?, progress, copying));
+        let held = session.database.engine().memory().reservation(Work::Results);
+        return Ok(counted(out(session, statement, copy).await?, progress, copying, held));
     };
     if !copy.from {
         let target = file::create(session, path)?;
@@ -58,14 +62,20 @@ pub(crate) async fn execute(session: &mut Session, statement: &Statement, copy: 
     }
 }
 
-/// Counts the chunks of a COPY TO in its progress, which other sessions can see.
-fn counted(outcome: Outcome, progress: Arc<CopyProgress>, copying: Copying) -> Outcome {
+/// Counts the chunks of a COPY TO in its progress, which other sessions can see. A chunk with long rows is charged to the
+/// budget until the client has taken it; the stream fails with 53200 if there is no room for it.
+fn counted(outcome: Outcome, progress: Arc<CopyProgress>, copying: Copying, mut held: Reservation) -> Outcome {
     let Outcome::CopyOut { form, columns, chunks } = outcome else { return outcome };
-    let chunks = chunks.inspect(move |chunk| {
+    let chunks = chunks.map(move |chunk| {
         let _ = &copying;
-        if let Ok(chunk) = chunk {
-            progress.add(chunk.bytes.len() as u64, chunk.rows);
+        // The client asks for more, so it has taken the chunk before.
+        held.shrink_to(0);
+        let chunk = chunk?;
+        if chunk.bytes.capacity() > LONG_CHUNK_BYTES {
+            held.resize(chunk.bytes.capacity() as u64)?;
         }
+        progress.add(chunk.bytes.len() as u64, chunk.rows);
+        Ok(chunk)
     });
     Outcome::CopyOut { form, columns, chunks: Box::pin(chunks) }
 }
