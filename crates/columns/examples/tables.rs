@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow_array::{ArrayRef, Float64Array};
+use arrow_array::{ArrayRef, BinaryArray, Float64Array, Int16Array, Int64Array, StringArray};
 use columns::{KeyList, Op, Ops, Rows, ScanRequest, SeriesFilter, SeriesIndex, TableState, TableView};
 use env::{Env, RealEnv};
 use model::{
@@ -28,6 +28,9 @@ fn main() -> Result<()> {
     commits()?;
     log_rows()?;
     bulk(&env, &dir)?;
+    for is_grouped in [false, true] {
+        sparse(&env, &dir, is_grouped)?;
+    }
     env.remove_dir_all(&dir).map_err(|error| model::Error::io("remove folder", &error))
 }
 
@@ -186,6 +189,74 @@ fn bulk(env: &Arc<dyn Env>, dir: &Path) -> Result<()> {
     scan_all("scan of the result, key, time, 1 field", &state, all())?;
     scan_all("scan of the result, count only", &state, ScanRequest::all(vec![]))?;
     scan_all("one hour of one series", &state, ScanRequest { times: hour, ..one() })
+}
+
+/// Batches in order of time, each with a few rows of each of many series, and fields that are mostly NULL: samples of an archiver.
+fn sparse(env: &Arc<dyn Env>, dir: &Path, is_grouped: bool) -> Result<()> {
+    const SERIES: u32 = 10_000;
+    const BATCHES: u64 = 300;
+    const EACH: u64 = 60_000;
+    const TYPES: [DataType; 6] =
+        [DataType::Float64, DataType::Int64, DataType::Text, DataType::Bytes, DataType::Int16, DataType::Int16];
+    let table = {
+        let mut table = (*table()).clone();
+        table.columns.truncate(2 + TYPES.len());
+        table.columns[2..].iter_mut().zip(TYPES).for_each(|(column, ty)| column.ty = ty);
+        Arc::new(table)
+    };
+    let batch = |number: u64| -> Result<Rows> {
+        let numbers = || number * EACH..(number + 1) * EACH;
+        let random = |at: u64| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20) as u32;
+        let is_text = |at: u64| random(at) % 100 == 7;
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(
+                numbers().map(|at| (!is_text(at)).then(|| f64::from(random(at)) * 0.01)).collect::<Float64Array>(),
+            ),
+            Arc::new(numbers().map(|at| (random(at) % 100 == 8).then_some(at as i64)).collect::<Int64Array>()),
+            Arc::new(numbers().map(|at| is_text(at).then_some("Beam permit removed")).collect::<StringArray>()),
+            Arc::new(numbers().map(|at| is_text(at + 1).then_some([7_u8; 64])).collect::<BinaryArray>()),
+            Arc::new(Int16Array::from_iter_values(numbers().map(|at| i16::from(random(at) % 200 == 0)))),
+            Arc::new(Int16Array::from_iter_values(numbers().map(|at| i16::from(random(at) % 200 == 0) * 3))),
+        ];
+        let columns = columns.into_iter().zip(2..).map(|(values, id)| (ColumnId(id), values)).collect();
+        let series = numbers().map(|at| random(at) % SERIES).collect();
+        let times = numbers().map(|at| at as i64 * 1_000_000).collect();
+        Ok(Rows::new(series, times, Ops::All(Op::Replace), columns))
+    };
+    let mut state = TableState::empty(table);
+    for id in 0..SERIES {
+        state.series.insert(SeriesId(id), &key::encode(&[KeyValue::Text(format!("series-{id}"))]))?;
+    }
+    let (mut grouping, mut log_bytes, mut logging) = (Duration::ZERO, 0, Duration::ZERO);
+    for number in 0..BATCHES {
+        let mut rows = batch(number)?;
+        if is_grouped {
+            let started = Cpu::now();
+            rows = rows.grouped(SERIES as usize)?;
+            grouping += started.elapsed();
+        }
+        let started = Cpu::now();
+        log_bytes += encoded(&rows, 0..rows.len()).len();
+        logging += started.elapsed();
+        state = state.with_rows(Lsn(number + 1), Arc::new(rows), SERIES);
+    }
+    let how = if is_grouped { "grouped" } else { "as they arrive" };
+    if is_grouped {
+        report("sparse rows grouped", BATCHES * EACH, grouping);
+    }
+    report(&format!("sparse rows encoded for the log, {how}"), BATCHES * EACH, logging);
+    println!("  {:.1} bytes a row", log_bytes as f64 / (BATCHES * EACH) as f64);
+    let mut file = 1_000 * u64::from(is_grouped) + 1_000;
+    let mut next = move || {
+        file += 1;
+        file
+    };
+    let started = Cpu::now();
+    let done = state.flush(env, dir, Lsn(BATCHES), &mut next)?;
+    report(&format!("sparse rows flushed, {how}"), BATCHES * EACH, started.elapsed());
+    let bytes = done.segment.iter().map(|segment| segment.meta().bytes).sum::<u64>();
+    println!("  {:.2} bytes a row", bytes as f64 / (BATCHES * EACH) as f64);
+    Ok(())
 }
 
 /// Prints the best of three runs.

@@ -16,7 +16,7 @@ use crate::small_batch::{SMALL_BATCH_BYTES_MAX, SmallBatch};
 pub struct Batch {
     /// Distinct series keys; a single empty key for tables without key columns.
     pub keys: KeyList,
-    /// The rows in input order: of equal (series, time), the later row wins.
+    /// The rows: of equal (series, time), the later row wins.
     pub rows: Rows,
 }
 
@@ -25,6 +25,15 @@ impl Batch {
     #[must_use]
     pub fn new(keys: KeyList, rows: Rows) -> Batch {
         Batch { keys, rows }
+    }
+
+    /// The batch in the form in which it is kept: few rows as a small batch, many rows grouped by series ([`Rows::grouped`]).
+    ///
+    /// # Errors
+    /// XX000 only.
+    pub fn arranged(self) -> Result<Batch> {
+        let rows = self.rows.pack_if_small().grouped(self.keys.len())?;
+        Ok(Batch { keys: self.keys, rows })
     }
 
     /// Number of rows.

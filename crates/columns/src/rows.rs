@@ -7,13 +7,16 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, TimestampNanosecondType};
-use arrow_array::{Array, ArrayRef, Int64Array, PrimitiveArray, TimestampNanosecondArray};
+use arrow_array::{Array, ArrayRef, Int64Array, PrimitiveArray, TimestampNanosecondArray, UInt32Array};
 use arrow_buffer::ScalarBuffer;
-use model::{ColumnId, TimeRange};
+use model::{ColumnId, Error, Result, TimeRange};
 
 pub use crate::batch::Batch;
 pub use crate::keys::KeyList;
 pub use crate::small_batch::{SMALL_BATCH_BYTES_MAX, SMALL_BATCH_ROWS_MAX, SmallBatch, SmallBatchBuilder};
+
+/// Fewer rows are not grouped: they are in the caches anyway, and are merged with others soon.
+const GROUPED_ROWS_MIN: usize = if cfg!(test) { 16 } else { 4_096 };
 
 /// The effect of a row on an older version of the same (series, time).
 ///
@@ -163,6 +166,36 @@ impl Rows {
         Rows::from_small_batch(self.series, self.times, self.ops, packed)
     }
 
+    /// The rows with those of each series next to each other and by time, unless they are few, or so already. Whatever works on them later
+    /// (log, memtable, flush) then reads and copies stretches of rows instead of rows in many places of memory.
+    ///
+    /// Of equal (series, time), rows keep their order.
+    ///
+    /// - `series_count`: above all series numbers.
+    ///
+    /// # Errors
+    /// XX000 only.
+    ///
+    /// # Cost
+    /// O(rows), with one copy of each column.
+    pub fn grouped(self, series_count: usize) -> Result<Rows> {
+        let Columns::Arrays(columns) = &self.columns else { return Ok(self) };
+        let stretches = 1 + self.series.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        let is_worth_it =
+            self.len() >= GROUPED_ROWS_MIN && self.len() >= 2 * series_count && stretches * 2 > self.len();
+        if !is_worth_it {
+            return Ok(self);
+        }
+        let order = grouped_order(&self.series, &self.times, series_count);
+        let indices = UInt32Array::from(order);
+        let take = |values: &ArrayRef| arrow_select::take::take(values, &indices, None).map_err(Error::bug);
+        let columns = columns.iter().map(|(id, values)| Ok((*id, take(values)?))).collect::<Result<_>>()?;
+        let order = indices.values();
+        let series = order.iter().map(|row| self.series[*row as usize]).collect();
+        let times = order.iter().map(|row| self.times[*row as usize]).collect();
+        Ok(Rows::new(series, times, self.ops.take(order), columns))
+    }
+
     /// Replaces the series numbers; columns are shared.
     #[must_use]
     pub fn with_series(&self, series: Vec<u32>) -> Rows {
@@ -310,6 +343,9 @@ impl Rows {
             let unique = (1..self.len()).all(|row| key(row - 1) < key(row));
             return Order { permutation: None, times, unique };
         }
+        if let Some((permutation, unique)) = order_of_groups(&self.series, &self.times) {
+            return Order { permutation: Some(permutation), times, unique };
+        }
         // The key is one integer to compare; the row number in its low bits makes the unstable sort
         // stable.
         let mut keys: Vec<u128> = (0..self.len()).map(|row| sort_key(self.series[row], self.times[row], row)).collect();
@@ -324,6 +360,59 @@ impl Rows {
         );
         Order { permutation: Some(keys.iter().map(|key| *key as u32).collect()), times, unique }
     }
+}
+
+/// The sort order of rows that are grouped by series and sorted within each group, and whether no two have the same (series, time);
+/// `None` if they are not, or if the groups are so short that sorting rows costs no more.
+fn order_of_groups(series: &[u32], times: &[i64]) -> Option<(Box<[u32]>, bool)> {
+    let groups_max = series.len() / 2;
+    let mut groups: Vec<(u32, u32, u32)> = Vec::new();
+    let (mut unique, mut from) = (true, 0);
+    for to in 1..=series.len() {
+        if to < series.len() && series[to] == series[to - 1] {
+            if times[to] < times[to - 1] {
+                return None;
+            }
+            unique &= times[to] > times[to - 1];
+            continue;
+        }
+        if groups.len() == groups_max {
+            return None;
+        }
+        groups.push((series[from], from as u32, to as u32));
+        from = to;
+    }
+    groups.sort_unstable();
+    if groups.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+        return None;
+    }
+    Some((groups.into_iter().flat_map(|(_, from, to)| from..to).collect(), unique))
+}
+
+/// Row numbers by series and time, then by row number. Rows of a series usually come by time: only other stretches are sorted.
+fn grouped_order(series: &[u32], times: &[i64], series_count: usize) -> Vec<u32> {
+    let mut ends = vec![0_u32; series_count];
+    series.iter().for_each(|series| ends[*series as usize] += 1);
+    let mut sum = 0;
+    for end in &mut ends {
+        sum += std::mem::replace(end, sum);
+    }
+    // Each is the start of a group now, and its end when all rows have their places.
+    let mut order = vec![0; series.len()];
+    for (row, series) in series.iter().enumerate() {
+        let place = &mut ends[*series as usize];
+        order[*place as usize] = row as u32;
+        *place += 1;
+    }
+    let mut from = 0;
+    for end in ends {
+        let group = &mut order[from..end as usize];
+        if !group.is_sorted_by_key(|row| times[*row as usize]) {
+            group.sort_by_key(|row| times[*row as usize]);
+        }
+        from = end as usize;
+    }
+    order
 }
 
 fn sort_key(series: u32, time: i64, row: usize) -> u128 {
@@ -440,5 +529,72 @@ mod tests {
         assert!(rows(&[(0, 1), (0, 2), (3, 0)]).order().permutation.is_none());
         assert!(rows(&[(0, 1), (0, 2), (3, 0)]).order().unique);
         assert!(!rows(&[(0, 1), (0, 1)]).order().unique);
+    }
+
+    #[test]
+    fn grouped_rows_are_those_of_a_stable_sort() {
+        use arrow_array::StringArray;
+
+        use crate::encoding::tests::Random;
+
+        let mut were_grouped = 0;
+        for seed in 0..200 {
+            let mut random = Random(seed + 1);
+            let (count, series_count) = (1 + random.below(100) as usize, 1 + random.below(12));
+            let series: Vec<u32> = (0..count).map(|_| random.below(series_count) as u32).collect();
+            let times: Vec<i64> = (0..count as i64).map(|at| at / 3 - i64::from(random.below(9) == 0) * 20).collect();
+            let values: StringArray = (0..count).map(|row| (row % 5 > 0).then(|| row.to_string())).collect();
+            let list = vec![Op::Replace, Op::Merge];
+            let ops = Ops::Each { list, of: (0..count).map(|row| (row % 2) as u8).collect() };
+            let columns: Vec<(ColumnId, ArrayRef)> = vec![(ColumnId(3), Arc::new(values.clone()))];
+            let grouped =
+                Rows::new(series.clone(), times.clone(), ops.clone(), columns).grouped(series_count as usize).unwrap();
+            let mut order: Vec<usize> = (0..count).collect();
+            if grouped.series == series && grouped.times == times {
+                // Left as they were: few, or next to each other already.
+            } else {
+                were_grouped += 1;
+                order.sort_by_key(|row| (series[*row], times[*row]));
+            }
+            let column = grouped.column(ColumnId(3)).unwrap();
+            for (at, row) in order.into_iter().enumerate() {
+                assert_eq!((grouped.series[at], grouped.times[at]), (series[row], times[row]), "seed {seed}");
+                assert_eq!(grouped.ops.get(at), ops.get(row), "seed {seed}");
+                let value = column.is_valid(at).then(|| column.as_string::<i32>().value(at));
+                assert_eq!(value, values.is_valid(row).then(|| values.value(row)), "seed {seed}");
+            }
+        }
+        assert!(were_grouped > 100, "{were_grouped}");
+    }
+
+    #[test]
+    fn the_order_of_groups_is_that_of_sorting_all_rows() {
+        use crate::encoding::tests::Random;
+
+        let mut seen = [0; 2];
+        for seed in 0..300 {
+            let mut random = Random(seed + 1);
+            let (mut series, mut times) = (Vec::new(), Vec::new());
+            for group in 0..1 + random.below(8) {
+                // Sometimes a series twice, or a time before the last.
+                let number = if random.below(20) == 0 { 3 } else { (group * 7 % 13) as u32 };
+                let mut time = random.below(50) as i64;
+                for _ in 0..1 + random.below(6) {
+                    series.push(number);
+                    times.push(time);
+                    time += random.below(3) as i64 - i64::from(random.below(40) == 0) * 5;
+                }
+            }
+            let mut expected: Vec<u32> = (0..series.len() as u32).collect();
+            expected.sort_by_key(|row| (series[*row as usize], times[*row as usize]));
+            let key = |row: u32| (series[row as usize], times[row as usize]);
+            let unique = expected.windows(2).all(|pair| key(pair[0]) < key(pair[1]));
+            let found = order_of_groups(&series, &times);
+            seen[usize::from(found.is_some())] += 1;
+            if let Some((order, is_unique)) = found {
+                assert_eq!((&*order, is_unique), (&*expected, unique), "seed {seed}");
+            }
+        }
+        assert!(seen[0] > 20 && seen[1] > 100, "{seen:?}");
     }
 }

@@ -693,7 +693,7 @@ impl Txn {
         if batch.rows.is_empty() {
             return Ok(());
         }
-        let batch = Batch::new(batch.keys, batch.rows.pack_if_small());
+        let batch = batch.arranged()?;
         let bytes = batch.memory_bytes();
         let limit = self.engine.inner.options.memory_bytes / limits::TRANSACTION_MEMORY_SHARE;
         if (self.memory_bytes() + bytes) as u64 > limit {

@@ -19,7 +19,7 @@ use arrow_data::transform::MutableArrayData;
 use arrow_schema::{DataType as Arrow, Schema};
 use columns::rows::arrow_type;
 use engine::Op;
-use model::{Error, Result, SqlState, TableRef};
+use model::{DataType, Error, Result, SqlState, TableRef};
 use parser::ast::Name;
 use relational::arrow::cast;
 use relational::types::timestamptz;
@@ -219,7 +219,14 @@ impl BulkColumns {
         let mut arrays: Vec<Option<ArrayRef>> = vec![None; self.table.columns.len()];
         for (at, array) in self.places.iter().zip(batch.columns()) {
             let column = &self.table.columns[*at];
-            arrays[*at] = Some(converted(&column.name, array, &arrow_type(column.ty), &zone)?);
+            let to = match array.data_type() {
+                // The key of each text is looked up once.
+                Arrow::Dictionary(codes, _) if self.is_only_key(*at) && column.ty == DataType::Text => {
+                    Arrow::Dictionary(codes.clone(), Box::new(arrow_type(column.ty)))
+                }
+                _ => arrow_type(column.ty),
+            };
+            arrays[*at] = Some(converted(&column.name, array, &to, &zone)?);
         }
         if self.keeps_little_of(batch) {
             for array in arrays.iter_mut().flatten() {
@@ -234,6 +241,12 @@ impl BulkColumns {
             session.writer()?.write(self.table.id, part)?;
         }
         Ok(())
+    }
+
+    fn is_only_key(&self, at: usize) -> bool {
+        let mut keys =
+            self.table.columns.iter().enumerate().filter(|(_, column)| column.role == model::ColumnRole::Key);
+        keys.next().is_some_and(|(key, _)| key == at) && keys.next().is_none()
     }
 
     /// Arrays of one message share its buffers, so keeping a few of them keeps the whole message in memory. True if the
@@ -340,7 +353,7 @@ mod tests {
     use super::*;
 
     fn moment() -> Arrow {
-        arrow_type(model::DataType::Timestamp)
+        arrow_type(DataType::Timestamp)
     }
 
     fn put(array: ArrayRef, to: &Arrow) -> String {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use arrow_array::array::AnyDictionaryArray;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimestampNanosecondType, UInt64Type,
@@ -139,7 +140,7 @@ fn to_batch(plan: &InsertPlan, batch: &RecordBatch, zone: &str) -> Result<Batch>
 /// 23502 for NULL in a NOT NULL column.
 pub(crate) fn batch_of(table: &Table, op: &Op, arrays: &[Option<ArrayRef>], rows: usize) -> Result<Batch> {
     for (column, array) in table.columns.iter().zip(arrays) {
-        if !column.nullable && array.as_ref().is_none_or(|array| array.null_count() > 0) {
+        if !column.nullable && array.as_ref().is_none_or(|array| array.logical_null_count() > 0) {
             return Err(null_error(table, column));
         }
     }
@@ -222,6 +223,11 @@ fn keys_of(table: &Table, arrays: &[Option<ArrayRef>], rows: usize) -> Result<(K
         .filter(|(column, _)| column.role == ColumnRole::Key)
         .map(|(column, array)| (column.ty, array))
         .collect();
+    if let [(DataType::Text, Some(array))] = columns[..]
+        && let Some(coded) = array.as_any_dictionary_opt()
+    {
+        return Ok(keys_of_codes(coded));
+    }
     let mut keys = KeyList::default();
     let mut series = Vec::with_capacity(rows);
     let (mut bytes, mut before) = (Vec::new(), Vec::new());
@@ -249,6 +255,37 @@ fn keys_of(table: &Table, arrays: &[Option<ArrayRef>], rows: usize) -> Result<(K
         std::mem::swap(&mut bytes, &mut before);
     }
     Ok((keys, series))
+}
+
+/// Keys of a single key column whose texts are in a dictionary: each is looked up once, not once a row.
+fn keys_of_codes(coded: &dyn AnyDictionaryArray) -> (KeyList, Vec<u32>) {
+    const UNKNOWN: u32 = u32::MAX;
+    let texts = coded.values().as_string::<i32>();
+    let mut keys = KeyList::default();
+    // The last number is that of NULL.
+    let mut numbers = vec![UNKNOWN; texts.len() + 1];
+    let mut bytes = Vec::new();
+    let mut number_of = |row: usize, code: usize| {
+        let code = if coded.is_valid(row) && texts.is_valid(code) { code } else { texts.len() };
+        if numbers[code] == UNKNOWN {
+            bytes.clear();
+            let is_null = code == texts.len();
+            if is_null {
+                key::push_null(&mut bytes);
+            } else {
+                key::push_bytes(&mut bytes, texts.value(code).as_bytes());
+            }
+            key::finish(&mut bytes, 0, usize::from(is_null));
+            numbers[code] = keys.intern(&bytes);
+        }
+        numbers[code]
+    };
+    // Without values, all rows are NULL.
+    let series = match texts.len() {
+        0 => (0..coded.len()).map(|row| number_of(row, 0)).collect(),
+        _ => coded.normalized_keys().into_iter().enumerate().map(|(row, code)| number_of(row, code)).collect(),
+    };
+    (keys, series)
 }
 
 fn push_cell(out: &mut Vec<u8>, ty: DataType, array: &ArrayRef, row: usize) -> Result<()> {

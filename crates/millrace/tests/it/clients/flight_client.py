@@ -192,6 +192,22 @@ def ingest_into_columns_tables():
     same(ingest("stated", stated, "create"), 2)
     same(ingest("stated", stated, "append"), 2)
     same(rows_of("SELECT site, note FROM stated ORDER BY site"), [("x", "one"), ("y", "two")])
+    # Keys from a dictionary: NULL as a code and as a text, a text twice, one that is not used, and a dictionary without texts.
+    execute("CREATE TABLE coded (time timestamptz NOT NULL, k text, v bigint) WITH (store = 'columns', key = 'k')")
+    texts = pyarrow.array(["b", "a", None, "b", "unused"], pyarrow.large_string())
+    codes = pyarrow.array([1, None, 2, 0, 3, 1], pyarrow.int8())
+    keys = pyarrow.DictionaryArray.from_arrays(codes, texts)
+    coded = pyarrow.table({"time": moments([at(n) for n in range(6)]), "k": keys, "v": range(6)})
+    same(ingest("coded", coded, "append"), 6)
+    nothing = pyarrow.DictionaryArray.from_arrays(pyarrow.array([None], pyarrow.int32()), pyarrow.array([], pyarrow.string()))
+    same(ingest("coded", pyarrow.table({"time": moments([at(9)]), "k": nothing, "v": [9]}), "append"), 1)
+    seen = rows_of("SELECT k, count(*), min(v), max(v) FROM coded GROUP BY k ORDER BY k")
+    same(seen, [("a", 2, 0, 5), ("b", 2, 3, 4), (None, 3, 1, 9)])
+    execute("CREATE TABLE strict (time timestamptz NOT NULL, k text NOT NULL, v bigint) WITH (store = 'columns', key = 'k')")
+    for row in (1, 2):
+        refused(lambda: ingest("strict", coded.slice(row, 1), "append"), "23502", "\"k\"")
+    same(ingest("strict", coded.slice(3), "append"), 3)
+    same(rows_of("SELECT k, count(*) FROM strict GROUP BY k ORDER BY k"), [("a", 1), ("b", 2)])
     # Many rows and many batches are one commit.
     rows = 200_000
     big = pyarrow.table(
