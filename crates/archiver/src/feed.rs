@@ -28,6 +28,7 @@ use serde_json::{Value as Json, json};
 use server::http::{Body, Request, Response};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
 
 use crate::history::{Decoded, Events};
 use crate::parameters::{Parameters, invalid};
@@ -46,7 +47,7 @@ const PVS_MAX: usize = 10_000;
 /// PVs of one request to a peer, whose address has a limited length.
 const PVS_OF_A_REQUEST: usize = 200;
 /// Bytes of a line of a peer.
-const LINE_BYTES_MAX: usize = 256 << 20;
+const LINE_BYTES_MAX: usize = 64 << 20;
 /// Pieces that wait for a client.
 const PIECES: usize = 4;
 /// Size of a piece of history.
@@ -89,20 +90,26 @@ pub(crate) async fn follow(shared: &Arc<Shared>, request: &Request) -> Result<Re
         return Err(Error::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, text));
     };
     let (pieces, queue) = mpsc::channel(PIECES);
+    let mut relays = JoinSet::new();
     for (peer, names) in elsewhere.into_values() {
         for names in names.chunks(PVS_OF_A_REQUEST) {
             let Some(lines) = shared.peers.follow(&peer, names, from).await? else {
                 return Err(peer.error(format!("it does not give new samples of {}", names.join(", "))));
             };
-            tokio::spawn(relay(Arc::clone(&peer), lines, pieces.clone()));
+            relays.spawn(relay(Arc::clone(&peer), lines, pieces.clone()));
         }
     }
     let mut feed = Feed { shared: Arc::clone(shared), pvs, pieces };
     tokio::spawn(async move {
         let _slot = slot;
-        if let Err(error) = feed.run().await {
-            // Without a receiver the client is gone.
-            let _ = feed.pieces.send(Err(error)).await;
+        // When one ends, all do: the client would miss its PVs without a sign.
+        let ended = tokio::select! {
+            ended = feed.run() => ended,
+            Some(ended) = relays.join_next() => ended.unwrap_or_else(|error| Err(Error::bug(error))),
+        };
+        if let Err(error) = ended {
+            // A client that is gone, or does not read, learns nothing.
+            let _ = feed.pieces.send_timeout(Err(error), PATIENCE).await;
         }
     });
     let body = stream::unfold(queue, |mut queue| async move { Some((queue.recv().await?, queue)) });
@@ -112,31 +119,28 @@ pub(crate) async fn follow(shared: &Arc<Shared>, request: &Request) -> Result<Re
 }
 
 /// Passes on the lines of a peer until the client is gone. Lines are passed on whole: others come between them.
-async fn relay(peer: Arc<Peer>, mut lines: Pieces, pieces: mpsc::Sender<Result<Bytes>>) {
+///
+/// # Errors
+/// 08006 if the peer ends them, or sends a line that is too long.
+async fn relay(peer: Arc<Peer>, mut lines: Pieces, pieces: mpsc::Sender<Result<Bytes>>) -> Result<()> {
     let mut rest: Vec<u8> = Vec::new();
-    let error = loop {
+    loop {
         let next = tokio::select! {
             next = lines.next() => next,
-            () = pieces.closed() => return,
+            () = pieces.closed() => return Ok(()),
         };
-        let piece = match next {
-            Ok(Some(piece)) => piece,
-            Ok(None) => break peer.error("it ended the samples"),
-            Err(error) => break peer.error(error),
-        };
+        let piece = next.map_err(|error| peer.error(error))?.ok_or_else(|| peer.error("it ended the samples"))?;
         let end = piece.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         rest.extend_from_slice(&piece[..end]);
         let whole = if end > 0 { std::mem::take(&mut rest) } else { Vec::new() };
         rest.extend_from_slice(&piece[end..]);
         if rest.len() > LINE_BYTES_MAX {
-            break peer.error(format!("a line of more than {LINE_BYTES_MAX} bytes"));
+            return Err(peer.error(format!("a line of more than {LINE_BYTES_MAX} bytes")));
         }
         if !whole.is_empty() && pieces.send_timeout(Ok(whole.into()), PATIENCE).await.is_err() {
-            return;
+            return Ok(());
         }
-    };
-    // Without a receiver the client is gone.
-    let _ = pieces.send(Err(error)).await;
+    }
 }
 
 /// A PV of a client.

@@ -5,6 +5,7 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use epics::client::{DropReason, Event, Reason};
 use epics::sample::{Metadata, Nanos, Sample};
@@ -19,6 +20,10 @@ use crate::values::{self, Stored};
 const EARLIEST: Nanos = 662_688_000 * 1_000_000_000;
 /// A stamp may be so far ahead of the time of arrival.
 const AHEAD_MAX: Nanos = 30 * 60 * 1_000_000_000;
+
+/// Second servers of a name that were logged since the start; no more are than the limit.
+static ALSO_LOGGED: AtomicU64 = AtomicU64::new(0);
+const ALSO_LOGGED_MAX: u64 = 100;
 
 const NO_ACCESS: &str = "the IOC does not let this host read the PV";
 
@@ -62,8 +67,12 @@ impl Pv {
                 }
             }
             Event::AlsoAt(host) => {
-                let by = self.connection.as_ref().map_or("another", |connection| connection.host.as_str());
-                tracing::warn!(pv = %self.definition.name, archived_from = by, also_at = %host, "two IOCs serve a PV of this name");
+                // A gateway has the names of all IOCs behind it: `archive why` tells the others.
+                if ALSO_LOGGED.fetch_add(1, Ordering::Relaxed) < ALSO_LOGGED_MAX {
+                    let by = self.connection.as_ref().map_or("another", |connection| connection.host.as_str());
+                    let name = &self.definition.name;
+                    tracing::warn!(pv = %name, archived_from = by, also_at = %host, "two IOCs serve a PV of this name");
+                }
                 self.also_at = Some(host);
             }
             Event::Disconnected(why) => {

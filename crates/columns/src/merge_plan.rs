@@ -302,7 +302,7 @@ impl MergePlan {
             validity.push(from.nulls(), rows);
         }
         let offsets = OffsetBuffer::new(offsets.into());
-        // The texts were checked when they were made.
+        // Texts are validated once more: safe code cannot skip it.
         let array = GenericByteArray::<T>::try_new(offsets, bytes.into(), validity.finish()).ok()?;
         Some(Arc::new(array))
     }
@@ -529,7 +529,7 @@ mod tests {
                 let series: Vec<u32> = (0..count).map(|_| random.below(4) as u32).collect();
                 let times: Vec<i64> = (0..count as i64).map(|at| time + at).collect();
                 time += count as i64;
-                // Of 10 values, so many are NULL; with 11 the column is absent.
+                // This many of 10 values are NULL; with 11 the column is absent.
                 let nulls = [(); 5].map(|()| [0, 1, 5, 9, 10, 11][random.below(6) as usize]);
                 let cells: Vec<[Option<i64>; 5]> = (0..count)
                     .map(|row| nulls.map(|nulls| (random.below(10) >= nulls).then_some(row as i64 * 3)))

@@ -169,7 +169,7 @@ impl Rows {
     /// The rows with those of each series next to each other and by time, unless they are few, or so already. Whatever works on them later
     /// (log, memtable, flush) then reads and copies stretches of rows instead of rows in many places of memory.
     ///
-    /// Of equal (series, time), rows keep their order.
+    /// Rows of equal (series, time) keep their order.
     ///
     /// - `series_count`: above all series numbers.
     ///
@@ -180,10 +180,8 @@ impl Rows {
     /// O(rows), with one copy of each column.
     pub fn grouped(self, series_count: usize) -> Result<Rows> {
         let Columns::Arrays(columns) = &self.columns else { return Ok(self) };
-        let stretches = 1 + self.series.windows(2).filter(|pair| pair[0] != pair[1]).count();
-        let is_worth_it =
-            self.len() >= GROUPED_ROWS_MIN && self.len() >= 2 * series_count && stretches * 2 > self.len();
-        if !is_worth_it {
+        let stretches = || 1 + self.series.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        if self.len() < GROUPED_ROWS_MIN || self.len() < 2 * series_count || stretches() * 2 <= self.len() {
             return Ok(self);
         }
         let order = grouped_order(&self.series, &self.times, series_count);

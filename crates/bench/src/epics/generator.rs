@@ -542,6 +542,8 @@ pub(super) struct Batch {
     pub(super) samples: Vec<Sample>,
     /// Texts and elements of the samples.
     pub(super) heap: Vec<u8>,
+    /// Number of the samples of [`Kind::Lost`].
+    pub(super) lost: usize,
     /// Nanoseconds from `from` to the arrival in the upper 36 bits, index in `samples` below.
     keys: Vec<u64>,
     /// Start of the interval.
@@ -556,6 +558,7 @@ impl Batch {
         self.samples.clear();
         self.heap.clear();
         self.keys.clear();
+        self.lost = 0;
         (self.from, self.to) = (from, to);
     }
 
@@ -563,6 +566,7 @@ impl Batch {
     #[inline]
     fn push(&mut self, arrival: i64, sample: Sample) {
         self.keys.push((arrival as u64).wrapping_sub(self.from as u64) << 28 | self.samples.len() as u64);
+        self.lost += usize::from(sample.kind == Kind::Lost);
         self.samples.push(sample);
     }
 

@@ -783,7 +783,7 @@ pub(crate) fn dry_run(settings: &DryRun, show: &mut dyn Show) -> Result<String> 
         "{}: {} samples of {} PVs (published: {}), {} repeated stamps, {} lost connections, {:.2} % in alarm",
         settings.span.title(),
         whole(truth.sent),
-        whole(population.names.len() as u64),
+        whole(population.pvs.iter().filter(|pv| pv.days.start == 0).count() as u64),
         whole(published),
         whole(truth.repeats),
         whole(truth.lost),

@@ -24,8 +24,7 @@ const ONE_PV_SHARE: f64 = 133_363.0 / 1_777_600.0;
 const RATE_SIGMA: f64 = 1.94;
 /// Highest rate of a PV except PV 0, in samples per second: below that of the machine's triggers.
 const RATE_MAX: f64 = 50.0;
-/// One of so many PVs is renamed, and one of so many changes its type, on one of the days up to
-/// [`CHANGE_DAYS`].
+/// One PV in this number is renamed, and one changes its type, on one of the days up to [`CHANGE_DAYS`].
 const CHANGED_OF: u64 = 200;
 const CHANGE_DAYS: u64 = 30;
 /// PVs of an IOC (input/output controller), the computer that stamps their samples.

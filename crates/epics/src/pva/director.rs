@@ -235,7 +235,7 @@ impl Director {
         if let Some(circuit) = channel.circuit {
             if circuit != address {
                 self.shared.statistics.duplicate_names.add(1);
-                // Once, so that a server that answers for ever does not fill the queue.
+                // It is reported once, so that a server that answers for ever does not fill the queue.
                 if !std::mem::replace(&mut channel.is_also_elsewhere, true)
                     && let Some(orders) = self.circuits.get(&circuit)
                 {

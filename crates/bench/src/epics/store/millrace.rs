@@ -450,18 +450,19 @@ fn values_of(batch: &Batch) -> impl Iterator<Item = &Sample> {
 
 /// The gaps that the archiver writes for the lost connections of a batch.
 fn gaps(population: &Population, batch: &Batch) -> Option<Request> {
+    if batch.lost == 0 {
+        return None;
+    }
     let mut lines = String::new();
-    let mut rows = 0;
     for sample in batch.in_order() {
         let Some(until) = sample.lost_until() else { continue };
         let (from, until) = (time_text(sample.time), time_text(until));
         lines.push_str(&format!("{from}\t{}\tdisconnected\t{until}\n", population.name(sample.pv)));
-        rows += 1;
     }
     let mut bytes = Vec::new();
     let sql = "COPY epics.gaps (time, pv, reason, ended) FROM STDIN";
     push_copy(sql, |out| out.extend_from_slice(lines.as_bytes()), &mut bytes);
-    (rows > 0).then(|| Request { rows, body: Body::Copy(bytes) })
+    Some(Request { rows: batch.lost as u64, body: Body::Copy(bytes) })
 }
 
 struct CopyEncoder {
