@@ -28,8 +28,8 @@ fn main() -> Result<()> {
     commits()?;
     log_rows()?;
     bulk(&env, &dir)?;
-    for is_grouped in [false, true] {
-        sparse(&env, &dir, is_grouped)?;
+    for memtable in [Memtable::AsTheyArrive, Memtable::Grouped, Memtable::Consolidated] {
+        sparse(&env, &dir, memtable)?;
     }
     env.remove_dir_all(&dir).map_err(|error| model::Error::io("remove folder", &error))
 }
@@ -120,7 +120,7 @@ fn commits() -> Result<()> {
     let started = Cpu::now();
     for (at, rows) in prepared.into_iter().enumerate() {
         state = state.with_rows(Lsn(at as u64 + 1), rows, 100);
-        if let Some(done) = state.consolidate(Lsn::ZERO) {
+        if let Some(done) = state.consolidate(Lsn::ZERO, 1) {
             state = state.with_consolidated(&done).unwrap_or(state);
         }
     }
@@ -191,8 +191,17 @@ fn bulk(env: &Arc<dyn Env>, dir: &Path) -> Result<()> {
     scan_all("one hour of one series", &state, ScanRequest { times: hour, ..one() })
 }
 
+/// Treatment of batches before they are flushed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Memtable {
+    AsTheyArrive,
+    Grouped,
+    /// Grouped, and merged after each commit.
+    Consolidated,
+}
+
 /// Batches in order of time, each with a few rows of each of many series, and fields that are mostly NULL: samples of an archiver.
-fn sparse(env: &Arc<dyn Env>, dir: &Path, is_grouped: bool) -> Result<()> {
+fn sparse(env: &Arc<dyn Env>, dir: &Path, memtable: Memtable) -> Result<()> {
     const SERIES: u32 = 10_000;
     const BATCHES: u64 = 300;
     const EACH: u64 = 60_000;
@@ -227,26 +236,41 @@ fn sparse(env: &Arc<dyn Env>, dir: &Path, is_grouped: bool) -> Result<()> {
     for id in 0..SERIES {
         state.series.insert(SeriesId(id), &key::encode(&[KeyValue::Text(format!("series-{id}"))]))?;
     }
-    let (mut grouping, mut log_bytes, mut logging) = (Duration::ZERO, 0, Duration::ZERO);
+    let (mut grouping, mut log_bytes, mut logging, mut merging) = (Duration::ZERO, 0, Duration::ZERO, Duration::ZERO);
     for number in 0..BATCHES {
         let mut rows = batch(number)?;
-        if is_grouped {
+        if memtable != Memtable::AsTheyArrive {
             let started = Cpu::now();
-            rows = rows.grouped(SERIES as usize)?;
+            rows = rows.grouped(SERIES as usize, || (0..SERIES).collect())?;
             grouping += started.elapsed();
         }
         let started = Cpu::now();
         log_bytes += encoded(&rows, 0..rows.len()).len();
         logging += started.elapsed();
         state = state.with_rows(Lsn(number + 1), Arc::new(rows), SERIES);
+        let started = Cpu::now();
+        if memtable == Memtable::Consolidated
+            && let Some(done) = state.consolidate(Lsn::ZERO, EACH as usize)
+        {
+            state = state.with_consolidated(&done).unwrap_or(state);
+            merging += started.elapsed();
+        }
     }
-    let how = if is_grouped { "grouped" } else { "as they arrive" };
-    if is_grouped {
+    let how = match memtable {
+        Memtable::AsTheyArrive => "as they arrive",
+        Memtable::Grouped => "grouped",
+        Memtable::Consolidated => "consolidated",
+    };
+    if memtable != Memtable::AsTheyArrive {
         report("sparse rows grouped", BATCHES * EACH, grouping);
+    }
+    if memtable == Memtable::Consolidated {
+        report("sparse rows consolidated", BATCHES * EACH, merging);
+        println!("  {} memtable entries", state.entries.len());
     }
     report(&format!("sparse rows encoded for the log, {how}"), BATCHES * EACH, logging);
     println!("  {:.1} bytes a row", log_bytes as f64 / (BATCHES * EACH) as f64);
-    let mut file = 1_000 * u64::from(is_grouped) + 1_000;
+    let mut file = 1_000 * (memtable as u64 + 1);
     let mut next = move || {
         file += 1;
         file

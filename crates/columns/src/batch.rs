@@ -8,6 +8,7 @@ use model::{Column, ColumnId, ColumnRole, DataType, Error, KeyRef, Result, SqlSt
 
 use crate::keys::KeyList;
 use crate::rows::{Op, Ops, Rows, arrow_type, value_offsets};
+use crate::series::SeriesIndex;
 use crate::small_batch::{SMALL_BATCH_BYTES_MAX, SmallBatch};
 
 /// Rows from a writer. `rows.series` are indexes into `keys`: series numbers are assigned only at
@@ -27,12 +28,22 @@ impl Batch {
         Batch { keys, rows }
     }
 
-    /// The batch in the form in which it is kept: few rows as a small batch, many rows grouped by series ([`Rows::grouped`]).
+    /// The batch in the form in which it is kept: few rows as a small batch, many rows grouped by series ([`Rows::grouped`]), in order of
+    /// their numbers in `index`. Series that are not in it yet come last, in order of their keys in the batch: that is the order of the
+    /// numbers that they get.
     ///
     /// # Errors
     /// XX000 only.
-    pub fn arranged(self) -> Result<Batch> {
-        let rows = self.rows.pack_if_small().grouped(self.keys.len())?;
+    pub fn arranged(self, index: Option<&SeriesIndex>) -> Result<Batch> {
+        let places = || {
+            let numbers = index.map_or_else(|| vec![None; self.keys.len()], |index| index.lookup_all(&self.keys));
+            let mut order: Vec<u32> = (0..numbers.len() as u32).collect();
+            order.sort_by_key(|key| numbers[*key as usize].map_or(u64::MAX, |number| u64::from(number.0)));
+            let mut places = vec![0; order.len()];
+            order.iter().zip(0..).for_each(|(key, place)| places[*key as usize] = place);
+            places
+        };
+        let rows = self.rows.pack_if_small().grouped(self.keys.len(), places)?;
         Ok(Batch { keys: self.keys, rows })
     }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, Int64Array, StringArray};
 use model::limits::{KEY_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
-use model::{ColumnId, KeyValue, SqlState, Table, key};
+use model::{ColumnId, KeyValue, SeriesId, SqlState, Table, key};
 
 use crate::tests::table;
-use crate::{Batch, KeyList, Op, Ops, Rows};
+use crate::{Batch, KeyList, Op, Ops, Rows, SeriesIndex};
 
 fn keys(names: &[&str]) -> KeyList {
     let mut keys = KeyList::new();
@@ -130,4 +130,27 @@ fn a_slice_has_only_the_keys_it_needs() {
     assert_eq!(part.rows.series, [0, 1, 0]);
     assert_eq!(part.numbered(&[40, 50]).series, [40, 50, 40]);
     part.check(&table(true)).unwrap();
+}
+
+#[test]
+fn arranged_rows_are_in_order_of_series_numbers_and_new_series_come_last() {
+    let index = SeriesIndex::default();
+    for (id, name) in ["c", "x", "a"].iter().enumerate() {
+        index.insert(SeriesId(id as u32), &key::encode(&[KeyValue::Text((*name).to_owned())])).unwrap();
+    }
+    let count = 6_000;
+    let series: Vec<u32> = (0..count).map(|row| row % 4).collect();
+    let times = (0..i64::from(count)).collect();
+    // New: d and b, which get the next numbers in this order.
+    let rows = Rows::new(series, times, Ops::All(Op::Replace), Vec::new());
+    let batch = Batch::new(keys(&["a", "d", "c", "b"]), rows);
+    for (index, expected) in [(Some(&index), [2, 0, 1, 3]), (None, [0, 1, 2, 3])] {
+        let rows = batch.clone().arranged(index).unwrap().rows;
+        let each = count as usize / 4;
+        for (at, key) in expected.into_iter().enumerate() {
+            let range = at * each..(at + 1) * each;
+            assert!(rows.series[range.clone()].iter().all(|series| *series == key), "{expected:?}");
+            assert!(rows.times[range].is_sorted());
+        }
+    }
 }

@@ -8,8 +8,10 @@
 //!
 //! # Cost
 //! For `n` commits of one row or delete each: a row or span is copied at most about
-//! log4([`ROWS_MAX`]) times, and `O(log n)` entries remain. Finding the next window visits each
-//! entry a few times.
+//! log4([`ROWS_MIN`]) times, and `O(log n)` entries remain. Finding the next window visits each
+//! entry a few times. Whoever writes large batches pays for larger merges: a flush reads a few long
+//! stretches of rows of each series faster than many short ones, and a writer of single rows does
+//! not wait for the copies.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,13 +31,17 @@ use crate::state::{Entries, Entry, TableState};
 
 /// Fewest entries of a merge.
 const ENTRIES_MIN: usize = 8;
-/// Most rows and delete spans of a merge.
-const ROWS_MAX: usize = 1 << 16;
+/// Most rows and delete spans of a merge after a small commit.
+const ROWS_MIN: usize = 1 << 16;
+/// Most rows and delete spans of a merge after a commit of many rows.
+const ROWS_MAX: usize = 1 << 19;
+/// A merge has at most this many times the rows of the commit that pays for it, or [`ROWS_MIN`].
+const ROWS_OF_COMMIT: usize = 16;
 /// Most bytes of a merge, approximately.
 const BYTES_MAX: usize = 32 << 20;
 /// Windows are searched among small entries first: a tier is the entries with fewer rows and spans
 /// than this.
-const TIERS: [usize; 5] = [8, 64, 512, 4_096, ROWS_MAX / 2];
+const TIERS: [usize; 6] = [8, 64, 512, 4_096, ROWS_MIN / 2, ROWS_MAX / 2];
 /// Most distinct `Update` operations of a merge: operations are numbered by a byte, and three need
 /// no columns.
 const OPS_MAX: usize = 256 - 3;
@@ -57,19 +63,20 @@ impl Consolidated {
 impl TableState {
     /// Merges small neighbouring entries into one entry of deletes and one of sorted rows, if a
     /// merge is due; `None` otherwise. Entries with a commit at or below `barrier` are left alone:
-    /// a flush is writing them.
+    /// a flush is writing them. `committed_rows` are those of the commit that pays for the merge.
     ///
     /// Must be called on a *durable* state: then no merged entry spans the LSN of a later flush,
     /// which uses a durable state too. [`TableState::with_consolidated`] installs the result into a
     /// newer state.
     #[must_use]
-    pub fn consolidate(&self, barrier: Lsn) -> Option<Consolidated> {
+    pub fn consolidate(&self, barrier: Lsn, committed_rows: usize) -> Option<Consolidated> {
         if self.entries.len() < ENTRIES_MIN {
             return None;
         }
         let entries: Vec<&Entry> = self.entries.iter().collect();
         work::touch(entries.len());
-        let window = due_window(&entries, barrier)?;
+        let rows_max = committed_rows.saturating_mul(ROWS_OF_COMMIT).clamp(ROWS_MIN, ROWS_MAX);
+        let window = due_window(&entries, barrier, rows_max)?;
         let first = entries[window.start].first_lsn();
         assert!(first > barrier, "BUG: the entry of commit {first} would be merged while {barrier} is flushed");
         self.merge_window(&entries, window)
@@ -209,13 +216,13 @@ fn rows_of(plan: &MergePlan, columns: &[(ColumnId, DataType)], outputs: &mut Vec
 }
 
 /// The next window to merge. Called after every commit, therefore it compares row counts first.
-fn due_window(entries: &[&Entry], barrier: Lsn) -> Option<Range<usize>> {
-    TIERS.iter().find_map(|tier| {
+fn due_window(entries: &[&Entry], barrier: Lsn, rows_max: usize) -> Option<Range<usize>> {
+    TIERS.iter().filter(|tier| **tier < rows_max).find_map(|tier| {
         let mut from = 0;
         while from < entries.len() {
             let run = entries[from..].iter().take_while(|entry| is_mergeable(entry, barrier, *tier)).count();
             if run >= ENTRIES_MIN
-                && let Some(window) = window(&entries[from..from + run])
+                && let Some(window) = window(&entries[from..from + run], rows_max)
             {
                 return Some(from + window.start..from + window.end);
             }
@@ -231,7 +238,7 @@ fn is_mergeable(entry: &Entry, barrier: Lsn, tier: usize) -> bool {
 }
 
 /// The first window of the run that is worth merging, as long as the limits of a merge allow.
-fn window(run: &[&Entry]) -> Option<Range<usize>> {
+fn window(run: &[&Entry], rows_max: usize) -> Option<Range<usize>> {
     let mut start = 0;
     let (mut rows_sum, mut bytes_sum, mut ops_sum, mut largest) = (0, 0, 0, 0);
     for (at, entry) in run.iter().enumerate() {
@@ -241,7 +248,7 @@ fn window(run: &[&Entry]) -> Option<Range<usize>> {
             Entry::Rows { rows, .. } => rows.ops.list().iter().filter(|op| matches!(op, Op::Update(_))).count(),
             Entry::Delete(_) => 0,
         };
-        let fits = rows_sum + rows <= ROWS_MAX && bytes_sum + bytes <= BYTES_MAX && ops_sum + ops <= OPS_MAX;
+        let fits = rows_sum + rows <= rows_max && bytes_sum + bytes <= BYTES_MAX && ops_sum + ops <= OPS_MAX;
         if !fits {
             if at - start >= ENTRIES_MIN && largest * 4 <= rows_sum {
                 return Some(start..at);
@@ -278,7 +285,7 @@ mod tests {
         let (mut copied, mut entries_max) = (0, 0);
         for lsn in 1..=commits {
             state = state.with_rows(Lsn(lsn), one_row(lsn as i64), 1);
-            while let Some(done) = state.consolidate(Lsn::ZERO) {
+            while let Some(done) = state.consolidate(Lsn::ZERO, 1) {
                 copied += done.outputs.iter().map(|rows| rows.len()).sum::<usize>();
                 state = state.with_consolidated(&done).unwrap();
             }
@@ -308,10 +315,10 @@ mod tests {
         for lsn in 1..=7 {
             state = state.with_rows(Lsn(lsn), one_row(lsn as i64), 1);
         }
-        assert!(state.consolidate(Lsn::ZERO).is_none(), "seven");
+        assert!(state.consolidate(Lsn::ZERO, 1).is_none(), "seven");
         let state = state.with_rows(Lsn(8), one_row(8), 1);
-        assert!(state.consolidate(Lsn(1)).is_none(), "the first of eight is being flushed");
-        let done = state.consolidate(Lsn::ZERO).unwrap();
+        assert!(state.consolidate(Lsn(1), 1).is_none(), "the first of eight is being flushed");
+        let done = state.consolidate(Lsn::ZERO, 1).unwrap();
         assert_eq!(done.inputs(), 8);
         let merged = state.with_consolidated(&done).unwrap();
         assert_eq!(merged.entries.len(), 1);
@@ -328,7 +335,7 @@ mod tests {
         for lsn in 6..=8 {
             state = state.with_rows(Lsn(lsn), one_row(lsn as i64), 1);
         }
-        let merged = state.with_consolidated(&state.consolidate(Lsn::ZERO).unwrap()).unwrap();
+        let merged = state.with_consolidated(&state.consolidate(Lsn::ZERO, 1).unwrap()).unwrap();
         assert_eq!((merged.entries.len(), rows_of(&merged)), (1, 6), "the row and its delete are dropped");
         // A later row at the same time, and a delete of an earlier one.
         let mut later = merged;
@@ -374,7 +381,7 @@ mod tests {
                 state =
                     state.with_rows(Lsn(lsn + 1), one_row(insert), 1).with_delete(delete(lsn + 2, Some(0), deleted));
                 lsn += 2;
-                while let Some(done) = state.consolidate(Lsn::ZERO) {
+                while let Some(done) = state.consolidate(Lsn::ZERO, 1) {
                     state = state.with_consolidated(&done).unwrap();
                 }
                 per_commit.push(work::take());
@@ -395,6 +402,21 @@ mod tests {
     }
 
     #[test]
+    fn large_entries_are_merged_only_after_a_large_commit() {
+        let each = ROWS_MIN as i64 * 3 / 4;
+        let mut state = TableState::empty(table(true));
+        for number in 0..8 {
+            let times = (number * each..(number + 1) * each).collect();
+            let rows = Rows::new(vec![0; each as usize], times, Ops::All(Op::Replace), Vec::new());
+            state = state.with_rows(Lsn(number as u64 + 1), Arc::new(rows), 1);
+        }
+        assert!(state.consolidate(Lsn::ZERO, 1_000).is_none());
+        let done = state.consolidate(Lsn::ZERO, each as usize).unwrap();
+        assert_eq!((done.inputs(), done.outputs.len()), (8, 1));
+        assert_eq!(done.outputs[0].len(), 8 * each as usize);
+    }
+
+    #[test]
     fn commits_stay_cheap_while_entries_pile_up_unmerged() {
         let mut state = TableState::empty(table(true));
         work::take();
@@ -406,7 +428,7 @@ mod tests {
         }
         let copied = work::take();
         assert!(copied < 20_000 * 40, "{copied} references copied");
-        let done = state.consolidate(Lsn::ZERO).unwrap();
+        let done = state.consolidate(Lsn::ZERO, 1).unwrap();
         let touched = work::take();
         assert!(touched < 20_000 * 40, "{touched} rows and spans for one merge");
         let state = state.with_consolidated(&done).unwrap();
@@ -418,7 +440,7 @@ mod tests {
         let mut state = TableState::empty(table(true));
         for lsn in 1..=20_000 {
             state = state.with_rows(Lsn(lsn), one_row(lsn as i64 % 5), 1);
-            while let Some(done) = state.consolidate(Lsn::ZERO) {
+            while let Some(done) = state.consolidate(Lsn::ZERO, 1) {
                 state = state.with_consolidated(&done).unwrap();
             }
         }

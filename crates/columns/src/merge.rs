@@ -201,9 +201,23 @@ impl Merger {
                 plan.push_range(slot, range.clone());
                 plan.push_ops(&run.ops, range);
             }
+            _ if run.unique && self.is_alone(&run, &range) => {
+                self.close_group(plan, stats);
+                plan.push_range(slot, range.clone());
+                if self.fold == Fold::Closed {
+                    plan.push_ops(&run.ops, range);
+                }
+            }
             _ if run.unique => self.take_unique(&run, slot, range, plan, stats),
             _ => range.for_each(|at| self.take_version(&run, slot, at, plan, stats)),
         }
+    }
+
+    /// Whether no other run has versions of these rows, nor the next run of their input, which could begin with one.
+    fn is_alone(&self, run: &SortedRun, range: &Range<usize>) -> bool {
+        let is_first = self.group.is_empty() || self.group_key < run.key(range.start);
+        let next = self.heap.peek().map(|Reverse((series, time, _))| (*series, *time));
+        is_first && range.end < run.len() && next.is_none_or(|next| run.key(range.end - 1) < next)
     }
 
     /// Within a run without duplicates, only the first and the last row can have versions in other

@@ -543,7 +543,7 @@ mod tests {
                 let rows = Rows::new(series, times, Ops::All(Op::Replace), columns.collect());
                 let rows = match random.below(3) {
                     0 => rows.pack_if_small(),
-                    1 => rows.grouped(4).unwrap(),
+                    1 => rows.grouped(4, || vec![2, 0, 3, 1]).unwrap(),
                     _ => rows,
                 };
                 Source::Rows(RowsSource::new(Arc::new(rows), Filter::all()).unwrap())

@@ -389,7 +389,7 @@ impl World {
     fn consolidate(&mut self) {
         let barrier = self.flushing.as_ref().map_or(Lsn::ZERO, |flushing| flushing.upto);
         let done = match self.below(2) {
-            0 => self.state.consolidate(barrier),
+            0 => self.state.consolidate(barrier, 1),
             _ => {
                 let (start, len) = (self.below(4) as usize, 1 + self.below(6) as usize);
                 self.state.consolidate_any(barrier, start, len)

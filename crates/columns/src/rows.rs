@@ -172,19 +172,20 @@ impl Rows {
     /// Rows of equal (series, time) keep their order.
     ///
     /// - `series_count`: above all series numbers.
+    /// - `places`: returns the place of each series among the others, once it is needed.
     ///
     /// # Errors
     /// XX000 only.
     ///
     /// # Cost
     /// O(rows), with one copy of each column.
-    pub fn grouped(self, series_count: usize) -> Result<Rows> {
+    pub fn grouped(self, series_count: usize, places: impl FnOnce() -> Vec<u32>) -> Result<Rows> {
         let Columns::Arrays(columns) = &self.columns else { return Ok(self) };
         let stretches = || 1 + self.series.windows(2).filter(|pair| pair[0] != pair[1]).count();
         if self.len() < GROUPED_ROWS_MIN || self.len() < 2 * series_count || stretches() * 2 <= self.len() {
             return Ok(self);
         }
-        let order = grouped_order(&self.series, &self.times, series_count);
+        let order = grouped_order(&self.series, &self.times, &places());
         let indices = UInt32Array::from(order);
         let take = |values: &ArrayRef| arrow_select::take::take(values, &indices, None).map_err(Error::bug);
         let columns = columns.iter().map(|(id, values)| Ok((*id, take(values)?))).collect::<Result<_>>()?;
@@ -387,10 +388,12 @@ fn order_of_groups(series: &[u32], times: &[i64]) -> Option<(Box<[u32]>, bool)> 
     Some((groups.into_iter().flat_map(|(_, from, to)| from..to).collect(), unique))
 }
 
-/// Row numbers by series and time, then by row number. Rows of a series usually come by time: only other stretches are sorted.
-fn grouped_order(series: &[u32], times: &[i64], series_count: usize) -> Vec<u32> {
-    let mut ends = vec![0_u32; series_count];
-    series.iter().for_each(|series| ends[*series as usize] += 1);
+/// Row numbers by place of the series and time, then by row number. Rows of a series usually come by time: only other stretches are
+/// sorted.
+fn grouped_order(series: &[u32], times: &[i64], places: &[u32]) -> Vec<u32> {
+    let mut ends = vec![0_u32; places.len()];
+    let place = |series: u32| places[series as usize] as usize;
+    series.iter().for_each(|series| ends[place(*series)] += 1);
     let mut sum = 0;
     for end in &mut ends {
         sum += std::mem::replace(end, sum);
@@ -398,9 +401,9 @@ fn grouped_order(series: &[u32], times: &[i64], series_count: usize) -> Vec<u32>
     // Each is the start of a group now, and its end when all rows have their places.
     let mut order = vec![0; series.len()];
     for (row, series) in series.iter().enumerate() {
-        let place = &mut ends[*series as usize];
-        order[*place as usize] = row as u32;
-        *place += 1;
+        let end = &mut ends[place(*series)];
+        order[*end as usize] = row as u32;
+        *end += 1;
     }
     let mut from = 0;
     for end in ends {
@@ -545,14 +548,16 @@ mod tests {
             let list = vec![Op::Replace, Op::Merge];
             let ops = Ops::Each { list, of: (0..count).map(|row| (row % 2) as u8).collect() };
             let columns: Vec<(ColumnId, ArrayRef)> = vec![(ColumnId(3), Arc::new(values.clone()))];
-            let grouped =
-                Rows::new(series.clone(), times.clone(), ops.clone(), columns).grouped(series_count as usize).unwrap();
+            let mut places: Vec<u32> = (0..series_count as u32).collect();
+            places.sort_by_cached_key(|_| random.below(1 << 20));
+            let rows = Rows::new(series.clone(), times.clone(), ops.clone(), columns);
+            let grouped = rows.grouped(series_count as usize, || places.clone()).unwrap();
             let mut order: Vec<usize> = (0..count).collect();
             if grouped.series == series && grouped.times == times {
                 // Left as they were: few, or next to each other already.
             } else {
                 were_grouped += 1;
-                order.sort_by_key(|row| (series[*row], times[*row]));
+                order.sort_by_key(|row| (places[series[*row] as usize], times[*row]));
             }
             let column = grouped.column(ColumnId(3)).unwrap();
             for (at, row) in order.into_iter().enumerate() {

@@ -488,7 +488,7 @@ impl Committing {
         self.inline.clear();
         self.own_versions = OwnVersions::default();
         if !touched.is_empty() && (rows > SMALL_ROWS || merges_entries(lsn)) {
-            inner.jobs.flush.consolidate(&inner, &touched);
+            inner.jobs.flush.consolidate(&inner, &touched, rows);
         }
         if changed_rows {
             RowGc::after_commit(&inner, rows);
@@ -989,7 +989,7 @@ impl Replay {
         for (id, entries) in std::mem::take(&mut self.pending) {
             let Some(state) = db.tables.get(&id) else { continue };
             let mut state = state.with_entries(entries, state.series_count);
-            while let Some(merged) = state.consolidate(Lsn::ZERO).and_then(|done| state.with_consolidated(&done)) {
+            while let Some(merged) = state.consolidate(Lsn::ZERO, usize::MAX).and_then(|done| state.with_consolidated(&done)) {
                 state = merged;
             }
             db.tables.insert(id, Arc::new(state));

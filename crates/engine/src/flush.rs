@@ -400,13 +400,13 @@ impl Flush {
     }
 
     /// Merges small memtable entries of tables that were just written to. Runs on the writer's
-    /// thread, so that the writer pays for it; skipped while another writer does it.
-    pub(crate) fn consolidate(&self, inner: &Inner, tables: &[TableId]) {
+    /// thread, so that the writer pays for it; skipped while another writer does it. `rows` are those of its commit.
+    pub(crate) fn consolidate(&self, inner: &Inner, tables: &[TableId], rows: usize) {
         let Some(_one_at_a_time) = self.consolidating.try_lock() else { return };
         for id in tables {
             let barrier = self.barrier.load(Ordering::SeqCst);
             let db = inner.versions.newest();
-            let Some(done) = db.tables.get(id).and_then(|state| state.consolidate(Lsn(barrier))) else { continue };
+            let Some(done) = db.tables.get(id).and_then(|state| state.consolidate(Lsn(barrier), rows)) else { continue };
             drop(db);
             let lock = inner.commit.lock();
             if self.barrier.load(Ordering::SeqCst) == barrier {

@@ -693,7 +693,8 @@ impl Txn {
         if batch.rows.is_empty() {
             return Ok(());
         }
-        let batch = batch.arranged()?;
+        let state = self.db().tables.get(&table).cloned();
+        let batch = batch.arranged(state.as_deref().map(|state| &*state.series))?;
         let bytes = batch.memory_bytes();
         let limit = self.engine.inner.options.memory_bytes / limits::TRANSACTION_MEMORY_SHARE;
         if (self.memory_bytes() + bytes) as u64 > limit {

@@ -186,7 +186,7 @@ impl Bench {
             state = self.empty();
             for (at, rows) in prepared.iter().enumerate() {
                 state = state.with_rows(Lsn(at as u64 + 1), Arc::clone(rows), SERIES);
-                if let Some(done) = state.consolidate(Lsn::ZERO) {
+                if let Some(done) = state.consolidate(Lsn::ZERO, 1) {
                     state = state.with_consolidated(&done).unwrap_or_else(|| state.clone());
                 }
             }
