@@ -539,7 +539,11 @@ fn waveform(pv: &Pv, level: f64, mut random: u64, heap: &mut Vec<u8>) {
 /// Samples of a time interval.
 #[derive(Default)]
 pub(super) struct Batch {
+    /// PV by PV.
     pub(super) samples: Vec<Sample>,
+    /// The same in order of arrival, once the batch is complete. They are copies, because whoever reads each sample from another place
+    /// of memory, and does some work with it, waits for the memory longer than for the work.
+    pub(super) arrived: Vec<Sample>,
     /// Texts and elements of the samples.
     pub(super) heap: Vec<u8>,
     /// Number of the samples of [`Kind::Lost`].
@@ -570,9 +574,10 @@ impl Batch {
         self.samples.push(sample);
     }
 
-    /// The samples in order of arrival.
-    pub(super) fn in_order(&self) -> impl ExactSizeIterator<Item = &Sample> + Clone {
-        self.keys.iter().map(|key| &self.samples[(key & 0xfff_ffff) as usize])
+    fn sort(&mut self) {
+        self.keys.sort_unstable();
+        self.arrived.clear();
+        self.arrived.extend(self.keys.iter().map(|key| self.samples[(key & 0xfff_ffff) as usize]));
     }
 }
 
@@ -617,7 +622,7 @@ impl<'a> Stream<'a> {
                 while cursor.next(&self.tables, pv, index as u32, &self.day, to, batch) {}
             }
         }
-        batch.keys.sort_unstable();
+        batch.sort();
         self.time = to;
         true
     }

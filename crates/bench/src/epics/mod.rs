@@ -657,7 +657,7 @@ fn lines_of(population: &Population, count: usize) -> Vec<String> {
     let mut stream = Stream::new(population, MINUTE);
     let mut batch = Batch::default();
     while lines.len() < count && stream.next(DAY, &mut batch) {
-        for sample in batch.in_order().filter(|sample| !sample.repeats).take(count - lines.len()) {
+        for sample in batch.arrived.iter().filter(|sample| !sample.repeats).take(count - lines.len()) {
             let Some(value) = sample.number() else { continue };
             let time = jiff::Timestamp::from_microsecond(sample.time.div_euclid(1_000)).unwrap_or_default();
             let time = time.strftime("%Y-%m-%d %H:%M:%S%.6f");

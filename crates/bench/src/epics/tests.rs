@@ -31,7 +31,7 @@ fn stream(population: &Population, days: i64, batch_length: i64) -> Vec<Sample> 
     let mut stream = Stream::new(population, batch_length);
     let (mut batch, mut samples) = (Batch::default(), Vec::new());
     while stream.next(days * DAY, &mut batch) {
-        samples.extend(batch.in_order().copied());
+        samples.extend(batch.arrived.iter().copied());
     }
     samples
 }
@@ -131,10 +131,10 @@ fn arrival_is_in_order_of_true_time_and_events_share_stamps() {
     let mut stream = Stream::new(&population, BATCH_MAX);
     let mut batch = Batch::default();
     assert!(stream.next(DAY, &mut batch));
-    let times: Vec<i64> = batch.in_order().map(|sample| sample.time).collect();
+    let times: Vec<i64> = batch.arrived.iter().map(|sample| sample.time).collect();
     assert!(times.is_sorted() && times.len() > 10_000);
     let by_event = |sample: &&Sample| population.pvs[sample.pv as usize].by_event;
-    let of_events: Vec<i64> = batch.in_order().filter(by_event).map(|sample| sample.time).collect();
+    let of_events: Vec<i64> = batch.arrived.iter().filter(by_event).map(|sample| sample.time).collect();
     let distinct: HashSet<&i64> = of_events.iter().collect();
     assert!(of_events.len() > times.len() / 5 && distinct.len() < of_events.len() * 9 / 10);
     let nanos = times.iter().filter(|time| **time % 1_000 != 0).count();

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arrow_array::builder::{
-    BinaryBuilder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, StringBuilder, TimestampNanosecondBuilder,
-};
+use arrow_array::builder::{BinaryBuilder, Float64Builder, Int64Builder, StringBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int16Type, Int32Type, TimestampNanosecondType};
-use arrow_array::{Array, DictionaryArray, RecordBatch, StringArray};
+use arrow_array::{Array, DictionaryArray, Int16Array, RecordBatch, StringArray, TimestampNanosecondArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use super::super::generator::{Batch, Sample};
@@ -336,26 +334,35 @@ struct FlightEncoder {
 /// Codes of the names of a batch, in the order in which they occur.
 #[derive(Default)]
 struct Codes {
-    /// By name of the population: its code in the batch of that number.
-    of_name: Vec<(u64, i32)>,
-    batch: u64,
+    of_pv: Vec<Code>,
+    batch: u32,
     names: Vec<u32>,
+}
+
+/// What the encoder needs of a PV, in few bytes: it is looked up for each sample.
+#[derive(Clone, Copy, Default)]
+struct Code {
+    /// The batch that has this code.
+    batch: u32,
+    code: i32,
+    archived_type: i16,
 }
 
 impl Codes {
     fn begin(&mut self, population: &Population) {
-        self.of_name.resize(population.names.len(), (0, 0));
+        self.of_pv.resize(population.pvs.len(), Code::default());
         self.batch += 1;
         self.names.clear();
     }
 
-    fn of(&mut self, name: u32) -> i32 {
-        let (batch, code) = &mut self.of_name[name as usize];
-        if *batch != self.batch {
-            (*batch, *code) = (self.batch, self.names.len() as i32);
-            self.names.push(name);
+    fn of(&mut self, population: &Population, pv: u32) -> (i32, i16) {
+        let code = &mut self.of_pv[pv as usize];
+        if code.batch != self.batch {
+            let pv = &population.pvs[pv as usize];
+            *code = Code { batch: self.batch, code: self.names.len() as i32, archived_type: pv.archived_type() };
+            self.names.push(pv.name);
         }
-        *code
+        (code.code, code.archived_type)
     }
 }
 
@@ -382,41 +389,41 @@ impl FlightEncoder {
 
     fn rows(&mut self, population: &Population, batch: &Batch) -> Result<RecordBatch> {
         let count = batch.samples.len();
-        let mut times = TimestampNanosecondBuilder::with_capacity(count).with_timezone("UTC");
-        let mut codes = Int32Builder::with_capacity(count);
+        let mut times = Vec::with_capacity(count);
+        let mut codes = Vec::with_capacity(count);
         let mut values = Float64Builder::with_capacity(count);
         let mut exacts = Int64Builder::with_capacity(count);
         let mut texts = StringBuilder::with_capacity(count, count);
         let mut elements = BinaryBuilder::with_capacity(count, batch.heap.len());
-        let mut severities = Int16Builder::with_capacity(count);
-        let mut statuses = Int16Builder::with_capacity(count);
-        let mut types = Int16Builder::with_capacity(count);
+        let mut severities: Vec<i16> = Vec::with_capacity(count);
+        let mut statuses: Vec<i16> = Vec::with_capacity(count);
+        let mut types = Vec::with_capacity(count);
         self.codes.begin(population);
         for sample in values_of(batch) {
-            let pv = &population.pvs[sample.pv as usize];
-            times.append_value(sample.time);
-            codes.append_value(self.codes.of(pv.name));
-            types.append_value(pv.archived_type());
+            let (code, archived_type) = self.codes.of(population, sample.pv);
+            times.push(sample.time);
+            codes.push(code);
+            types.push(archived_type);
             values.append_option(sample.number());
             exacts.append_option(sample.exact());
             texts.append_option(sample.text(&batch.heap));
             elements.append_option(sample.elements(&batch.heap));
-            severities.append_value(sample.severity.into());
-            statuses.append_value(sample.status.into());
+            severities.push(sample.severity.into());
+            statuses.push(sample.status.into());
         }
         let names: StringArray =
             self.codes.names.iter().map(|name| Some(population.names[*name as usize].as_str())).collect();
-        let pvs = DictionaryArray::<Int32Type>::new(codes.finish(), Arc::new(names));
+        let pvs = DictionaryArray::<Int32Type>::new(codes.into(), Arc::new(names));
         let arrays: Vec<Arc<dyn Array>> = vec![
-            Arc::new(times.finish()),
+            Arc::new(TimestampNanosecondArray::from(times).with_timezone("UTC")),
             Arc::new(pvs),
             Arc::new(values.finish()),
             Arc::new(exacts.finish()),
             Arc::new(texts.finish()),
             Arc::new(elements.finish()),
-            Arc::new(severities.finish()),
-            Arc::new(statuses.finish()),
-            Arc::new(types.finish()),
+            Arc::new(Int16Array::from(severities)),
+            Arc::new(Int16Array::from(statuses)),
+            Arc::new(Int16Array::from(types)),
         ];
         let invalid = |error| Error::setup(format!("BUG: a record batch is invalid: {error}"));
         RecordBatch::try_new(Arc::clone(&self.columns), arrays).map_err(invalid)
@@ -445,7 +452,7 @@ impl Encoder for FlightEncoder {
 
 /// The samples with a value, in order of arrival.
 fn values_of(batch: &Batch) -> impl Iterator<Item = &Sample> {
-    batch.in_order().filter(|sample| sample.lost_until().is_none())
+    batch.arrived.iter().filter(|sample| sample.lost_until().is_none())
 }
 
 /// The gaps that the archiver writes for the lost connections of a batch.
@@ -454,7 +461,7 @@ fn gaps(population: &Population, batch: &Batch) -> Option<Request> {
         return None;
     }
     let mut lines = String::new();
-    for sample in batch.in_order() {
+    for sample in &batch.arrived {
         let Some(until) = sample.lost_until() else { continue };
         let (from, until) = (time_text(sample.time), time_text(until));
         lines.push_str(&format!("{from}\t{}\tdisconnected\t{until}\n", population.name(sample.pv)));

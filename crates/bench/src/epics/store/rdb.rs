@@ -639,7 +639,7 @@ impl InsertEncoder {
 
 impl Encoder for InsertEncoder {
     fn encode(&mut self, population: &Population, batch: &Batch, requests: &mut Vec<Request>) -> Result<()> {
-        for sample in batch.in_order() {
+        for sample in &batch.arrived {
             let pv = &population.pvs[sample.pv as usize];
             match self.dialect {
                 Dialect::Postgres => self.parameters(pv, sample, &batch.heap),
