@@ -333,8 +333,9 @@ impl<'a> Told<'a> {
 }
 
 /// Time ranges from newest to oldest, each twice as long as the one before. The first is long enough to hold the
-/// wanted rows if rows are evenly spaced.
+/// wanted rows if the rows of each piece are evenly spaced.
 pub(super) struct Backwards {
+    /// By their end, newest first.
     pieces: Vec<Piece>,
     /// Start of the oldest piece.
     first: i64,
@@ -345,14 +346,17 @@ pub(super) struct Backwards {
 
 impl Backwards {
     /// Returns `None` if there are no rows. `rows`: number of rows wanted.
-    pub(super) fn new(pieces: Vec<Piece>, rows: u64) -> Option<Backwards> {
+    pub(super) fn new(mut pieces: Vec<Piece>, rows: u64) -> Option<Backwards> {
+        pieces.sort_unstable_by_key(|piece| std::cmp::Reverse(piece.times.last));
         let first = pieces.iter().map(|piece| piece.times.start).min()?;
-        let last = pieces.iter().map(|piece| piece.times.last).max()?;
-        let all: u64 = pieces.iter().map(|piece| piece.rows).sum();
-        // Assumes that rows are evenly spaced.
-        let length = (i128::from(last) - i128::from(first)) * i128::from(rows) / i128::from(all.max(1));
-        let length = i64::try_from(length).unwrap_or(i64::MAX).max(1);
-        Some(Backwards { pieces, first, last: Some(last), length })
+        let last = pieces.first()?.times.last;
+        // The span of all rows says little: one wrong stamp, decades before the others, would make every range long.
+        let (mut enough, mut too_few) = (first, last);
+        while too_few.saturating_sub(enough) > 1 {
+            let middle = enough.midpoint(too_few);
+            if has_rows_from(&pieces, middle, rows) { enough = middle } else { too_few = middle }
+        }
+        Some(Backwards { pieces, first, last: Some(last), length: last.saturating_sub(enough).max(1) })
     }
 
     /// Sets a minimum length of the first range.
@@ -376,6 +380,16 @@ impl Backwards {
     pub(super) fn newest(&self) -> i64 {
         self.last.unwrap_or(self.first)
     }
+}
+
+/// Whether the pieces, sorted by their end from the newest on, have so many rows from `start` on.
+fn has_rows_from(pieces: &[Piece], start: i64, rows: u64) -> bool {
+    let mut sum = 0.0;
+    pieces.iter().take_while(|piece| piece.times.last >= start).any(|Piece { times, rows: of_piece }| {
+        let length = |from: i64| i128::from(times.last) - i128::from(from) + 1;
+        sum += *of_piece as f64 * length(start.max(times.start)) as f64 / length(times.start) as f64;
+        sum >= rows as f64
+    })
 }
 
 /// Sorts rows and applies the window.
@@ -428,4 +442,29 @@ pub(super) fn batch_of(
 ) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).map_err(Error::bug)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_old_row_does_not_lengthen_the_first_range() {
+        let piece = |start, last, rows| Piece { times: TimeRange { start, last }, rows };
+        let even = || vec![piece(1_000_000, 1_000_999, 1_000), piece(1_001_000, 1_001_999, 1_000)];
+        for (more, rows, expected) in [
+            (None, 100, 1_001_900..=1_001_901),
+            (None, 1_500, 1_000_500..=1_000_501),
+            (None, 5_000, 1_000_000..=1_000_000),
+            (Some(piece(-1_000_000_000, -1_000_000_000, 1)), 100, 1_001_900..=1_001_901),
+            (Some(piece(-1_000_000_000, 1_001_999, 1_000)), 100, 1_001_900..=1_001_901),
+            (Some(piece(-1_000_000_000, -1_000_000_000, 1)), 5_000, -1_000_000_000..=-1_000_000_000),
+        ] {
+            let mut pieces = even();
+            pieces.extend(more);
+            let range = Backwards::new(pieces, rows).unwrap().next().unwrap();
+            assert!(range.last == 1_001_999 && expected.contains(&range.start), "{rows} rows with {more:?}: {range:?}");
+        }
+        assert!(Backwards::new(Vec::new(), 1).is_none());
+    }
 }
