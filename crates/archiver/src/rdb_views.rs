@@ -14,9 +14,10 @@ const CHANNEL: &str = "\
     SELECT id::int4 AS channel_id, name, NULL::text AS descr, NULL::int4 AS grp_id, \
     CASE method WHEN 'scan' THEN 2 ELSE 1 END AS smpl_mode_id, deadband AS smpl_val, period AS smpl_per FROM epics.pvs";
 
+/// The names are those of Phoebus's archive engine: its reader takes `NO_ALARM` for a sample without a value.
 const SEVERITY: &str = "\
     CREATE OR REPLACE VIEW rdb.severity AS SELECT * \
-    FROM (VALUES (0, 'NO_ALARM'), (1, 'MINOR'), (2, 'MAJOR'), (3, 'INVALID')) v (severity_id, name)";
+    FROM (VALUES (0, 'NONE'), (1, 'MINOR'), (2, 'MAJOR'), (3, 'INVALID')) v (severity_id, name)";
 
 /// Samples, whose types are those of `epics.samples`: whole numbers and enumerations are `num_val`, others `float_val`. Of a
 /// waveform, `float_val` is the first element, and `array_val` the number of elements (32 bits) and all elements as doubles, both

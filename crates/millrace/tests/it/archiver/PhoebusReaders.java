@@ -110,7 +110,7 @@ public class PhoebusReaders {
                     seen++;
                 }
             }
-            expect(seen > 5, "waveforms", seen);
+            expect(seen > 2, "waveforms", seen);
         });
         check("jdbc a PV that is unknown", () -> unknown(reader));
         check("jdbc close", reader::close);
