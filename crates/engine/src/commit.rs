@@ -989,7 +989,9 @@ impl Replay {
         for (id, entries) in std::mem::take(&mut self.pending) {
             let Some(state) = db.tables.get(&id) else { continue };
             let mut state = state.with_entries(entries, state.series_count);
-            while let Some(merged) = state.consolidate(Lsn::ZERO, usize::MAX).and_then(|done| state.with_consolidated(&done)) {
+            while let Some(merged) =
+                state.consolidate(Lsn::ZERO, usize::MAX).and_then(|done| state.with_consolidated(&done))
+            {
                 state = merged;
             }
             db.tables.insert(id, Arc::new(state));

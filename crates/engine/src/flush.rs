@@ -406,7 +406,9 @@ impl Flush {
         for id in tables {
             let barrier = self.barrier.load(Ordering::SeqCst);
             let db = inner.versions.newest();
-            let Some(done) = db.tables.get(id).and_then(|state| state.consolidate(Lsn(barrier), rows)) else { continue };
+            let Some(done) = db.tables.get(id).and_then(|state| state.consolidate(Lsn(barrier), rows)) else {
+                continue;
+            };
             drop(db);
             let lock = inner.commit.lock();
             if self.barrier.load(Ordering::SeqCst) == barrier {
