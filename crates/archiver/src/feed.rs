@@ -90,14 +90,18 @@ pub(crate) async fn follow(shared: &Arc<Shared>, request: &Request) -> Result<Re
         return Err(Error::new(SqlState::CONFIGURATION_LIMIT_EXCEEDED, text));
     };
     let (pieces, queue) = mpsc::channel(PIECES);
-    let mut relays = JoinSet::new();
+    let mut opened = Vec::new();
     for (peer, names) in elsewhere.into_values() {
         for names in names.chunks(PVS_OF_A_REQUEST) {
             let Some(lines) = shared.peers.follow(&peer, names, from).await? else {
                 return Err(peer.error(format!("it does not give new samples of {}", names.join(", "))));
             };
-            relays.spawn(relay(Arc::clone(&peer), lines, pieces.clone()));
+            opened.push((Arc::clone(&peer), lines));
         }
+    }
+    let mut relays = JoinSet::new();
+    for (peer, lines) in opened {
+        relays.spawn(relay(peer, lines, pieces.clone()));
     }
     let mut feed = Feed { shared: Arc::clone(shared), pvs, pieces };
     tokio::spawn(async move {
@@ -107,6 +111,7 @@ pub(crate) async fn follow(shared: &Arc<Shared>, request: &Request) -> Result<Re
             ended = feed.run() => ended,
             Some(ended) = relays.join_next() => ended.unwrap_or_else(|error| Err(Error::bug(error))),
         };
+        relays.shutdown().await;
         if let Err(error) = ended {
             // A client that is gone, or does not read, learns nothing.
             let _ = feed.pieces.send_timeout(Err(error), PATIENCE).await;
@@ -141,6 +146,14 @@ async fn relay(peer: Arc<Peer>, mut lines: Pieces, pieces: mpsc::Sender<Result<B
             return Ok(());
         }
     }
+}
+
+/// Takes about [`PIECE_BYTES`] of lines: whole ones, because those of peers come between pieces.
+fn whole_lines(lines: &mut Bytes) -> Bytes {
+    let newline = |bytes: &[u8]| bytes.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+    let from = PIECE_BYTES.min(lines.len());
+    let end = newline(&lines[from..]).map_or(lines.len(), |more| from + more);
+    lines.split_to(end)
 }
 
 /// A PV of a client.
@@ -188,7 +201,7 @@ impl Feed {
             };
             let mut lines = Bytes::from(lines);
             while !lines.is_empty() {
-                let piece = lines.split_to(lines.len().min(PIECE_BYTES));
+                let piece = whole_lines(&mut lines);
                 if self.pieces.send_timeout(Ok(piece), PATIENCE).await.is_err() {
                     return Ok(());
                 }

@@ -332,15 +332,23 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Time ranges from newest to oldest, each twice as long as the one before. The first is long enough to hold the
-/// wanted rows if the rows of each piece are evenly spaced.
+/// Time ranges from newest to oldest. The first is long enough to hold the wanted rows if the rows of each piece are evenly spaced, and each
+/// further one has about twice the rows of the one before. (Not twice its length: stamps that are far from all others would
+/// make it long.)
 pub(super) struct Backwards {
     /// By their end, newest first.
     pieces: Vec<Piece>,
     /// Start of the oldest piece.
     first: i64,
+    /// End of the newest piece.
+    newest: i64,
     /// End of the next range.
     last: Option<i64>,
+    /// Rows that the first range is to have.
+    rows: f64,
+    /// Rows that the ranges up to the next are to have together.
+    wanted: f64,
+    /// Minimum length of the next range.
     length: i64,
 }
 
@@ -349,14 +357,9 @@ impl Backwards {
     pub(super) fn new(mut pieces: Vec<Piece>, rows: u64) -> Option<Backwards> {
         pieces.sort_unstable_by_key(|piece| std::cmp::Reverse(piece.times.last));
         let first = pieces.iter().map(|piece| piece.times.start).min()?;
-        let last = pieces.first()?.times.last;
-        // The span of all rows says little: one wrong stamp, decades before the others, would make every range long.
-        let (mut enough, mut too_few) = (first, last);
-        while too_few.saturating_sub(enough) > 1 {
-            let middle = enough.midpoint(too_few);
-            if has_rows_from(&pieces, middle, rows) { enough = middle } else { too_few = middle }
-        }
-        Some(Backwards { pieces, first, last: Some(last), length: last.saturating_sub(enough).max(1) })
+        let newest = pieces.first()?.times.last;
+        let rows = rows.max(1) as f64;
+        Some(Backwards { pieces, first, newest, last: Some(newest), rows, wanted: rows, length: 1 })
     }
 
     /// Sets a minimum length of the first range.
@@ -367,30 +370,45 @@ impl Backwards {
 
     pub(super) fn next(&mut self) -> Option<TimeRange> {
         let last = self.last?;
-        self.pieces.retain(|piece| piece.times.start <= last);
         // Skips times without rows.
-        let last = last.min(self.pieces.iter().map(|piece| piece.times.last).max()?);
-        let start = last.saturating_sub(self.length).max(self.first);
+        let last = last.min(self.pieces.iter().find(|piece| piece.times.start <= last)?.times.last);
+        let start = self.start_of_wanted(last).min(last.saturating_sub(self.length)).max(self.first);
         self.last = start.checked_sub(1).filter(|_| start > self.first);
-        self.length = self.length.saturating_mul(2);
+        self.wanted = self.wanted * 2.0 + self.rows;
+        self.length = 1;
         Some(TimeRange { start, last })
     }
 
-    /// Newest time of any row; call before the first `next`.
+    /// Latest start, up to `last`, from which on the pieces have the wanted rows.
+    fn start_of_wanted(&self, last: i64) -> i64 {
+        let (mut enough, mut too_few) = (self.first, last);
+        for _ in 0..BISECTIONS {
+            let middle = enough.midpoint(too_few);
+            if middle == enough {
+                break;
+            }
+            if self.has_wanted_from(middle) { enough = middle } else { too_few = middle }
+        }
+        enough
+    }
+
+    fn has_wanted_from(&self, start: i64) -> bool {
+        let mut sum = 0.0;
+        self.pieces.iter().take_while(|piece| piece.times.last >= start).any(|Piece { times, rows }| {
+            let length = |from: i64| times.last.saturating_sub(from) as f64 + 1.0;
+            sum += *rows as f64 * length(start.max(times.start)) / length(times.start);
+            sum >= self.wanted
+        })
+    }
+
+    /// Newest time of any row.
     pub(super) fn newest(&self) -> i64 {
-        self.last.unwrap_or(self.first)
+        self.newest
     }
 }
 
-/// Whether the pieces, sorted by their end from the newest on, have so many rows from `start` on.
-fn has_rows_from(pieces: &[Piece], start: i64, rows: u64) -> bool {
-    let mut sum = 0.0;
-    pieces.iter().take_while(|piece| piece.times.last >= start).any(|Piece { times, rows: of_piece }| {
-        let length = |from: i64| i128::from(times.last) - i128::from(from) + 1;
-        sum += *of_piece as f64 * length(start.max(times.start)) as f64 / length(times.start) as f64;
-        sum >= rows as f64
-    })
-}
+/// Of the span of all rows, a time is found to one part in 2 to this power: half a second in fifty years.
+const BISECTIONS: usize = 32;
 
 /// Sorts rows and applies the window.
 fn sorted(
@@ -449,22 +467,55 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_old_row_does_not_lengthen_the_first_range() {
+    fn one_old_or_new_row_does_not_lengthen_the_ranges() {
         let piece = |start, last, rows| Piece { times: TimeRange { start, last }, rows };
         let even = || vec![piece(1_000_000, 1_000_999, 1_000), piece(1_001_000, 1_001_999, 1_000)];
-        for (more, rows, expected) in [
-            (None, 100, 1_001_900..=1_001_901),
-            (None, 1_500, 1_000_500..=1_000_501),
-            (None, 5_000, 1_000_000..=1_000_000),
-            (Some(piece(-1_000_000_000, -1_000_000_000, 1)), 100, 1_001_900..=1_001_901),
-            (Some(piece(-1_000_000_000, 1_001_999, 1_000)), 100, 1_001_900..=1_001_901),
-            (Some(piece(-1_000_000_000, -1_000_000_000, 1)), 5_000, -1_000_000_000..=-1_000_000_000),
+        let (old, new) = (piece(-1_000_000_000, -1_000_000_000, 1), piece(2_000_000_000, 2_000_000_000, 1));
+        // The starts of the first two ranges.
+        for (more, rows, first, second) in [
+            (None, 100, 1_001_900, 1_001_700),
+            (None, 1_500, 1_000_500, 1_000_000),
+            (None, 5_000, 1_000_000, 0),
+            (Some(old), 100, 1_001_900, 1_001_700),
+            (Some(piece(-1_000_000_000, 1_001_999, 1_000)), 100, 1_001_900, 1_001_700),
+            (Some(old), 5_000, -1_000_000_000, 0),
+            (Some(new), 101, 1_001_900, 1_001_698),
         ] {
             let mut pieces = even();
             pieces.extend(more);
-            let range = Backwards::new(pieces, rows).unwrap().next().unwrap();
-            assert!(range.last == 1_001_999 && expected.contains(&range.start), "{rows} rows with {more:?}: {range:?}");
+            let newest = pieces.iter().map(|piece| piece.times.last).max().unwrap();
+            let mut backwards = Backwards::new(pieces, rows).unwrap();
+            assert_eq!(backwards.newest(), newest);
+            let mut end = newest;
+            for start in [first, second] {
+                let Some(range) = backwards.next() else {
+                    assert_eq!(start, 0, "{rows} rows with {more:?} end at {end}");
+                    break;
+                };
+                assert!(
+                    range.last <= end && (start - 2..=start + 2).contains(&range.start),
+                    "{rows}, {more:?}: {range:?}"
+                );
+                end = range.start - 1;
+            }
         }
         assert!(Backwards::new(Vec::new(), 1).is_none());
+    }
+
+    #[test]
+    fn ranges_cover_all_rows_once() {
+        let at = |time| Piece { times: TimeRange { start: time, last: time }, rows: 1_000_000 };
+        for times in [vec![5], vec![i64::MIN, i64::MAX], vec![i64::MIN, 0, 1, 2, i64::MAX], vec![7, 7, 8]] {
+            let mut backwards = Backwards::new(times.iter().copied().map(at).collect(), 10).unwrap();
+            let mut ranges: Vec<TimeRange> = Vec::new();
+            while let Some(range) = backwards.next() {
+                ranges.push(range);
+            }
+            for time in &times {
+                let found = ranges.iter().filter(|range| range.contains(*time)).count();
+                assert_eq!(found, 1, "{time} of {times:?} in {ranges:?}");
+            }
+            assert!(ranges.len() < 100, "{} ranges for {times:?}", ranges.len());
+        }
     }
 }
