@@ -315,3 +315,23 @@ fn push(lines: &mut Vec<u8>, value: &Json) {
     lines.extend_from_slice(value.to_string().as_bytes());
     lines.push(b'\n');
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_end_with_lines() {
+        for lengths in [&[5][..], &[70_000], &[40_000, 40_000, 1], &[PIECE_BYTES, 3], &[PIECE_BYTES - 1, 1, 200_000, 7]]
+        {
+            let text: String = lengths.iter().map(|length| "x".repeat(*length - 1) + "\n").collect();
+            let mut rest = Bytes::from(text.clone());
+            let mut pieces = Vec::new();
+            while !rest.is_empty() {
+                pieces.push(whole_lines(&mut rest));
+            }
+            assert!(pieces.iter().all(|piece| piece.ends_with(b"\n")), "{lengths:?}");
+            assert_eq!(pieces.concat(), text.as_bytes());
+        }
+    }
+}

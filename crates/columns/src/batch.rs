@@ -1,6 +1,7 @@
 //! A batch of rows from a writer, and its validation against the table.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
 use model::limits::{KEY_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
@@ -29,14 +30,16 @@ impl Batch {
     }
 
     /// The batch in the form in which it is kept: few rows as a small batch, many rows grouped by series ([`Rows::grouped`]), in order of
-    /// their numbers in `index`. Series that are not in it yet come last, in order of their keys in the batch: that is the order of the
-    /// numbers that they get.
+    /// their numbers. Series that have none yet come last, in order of their keys in the batch: that is the order of the numbers that they
+    /// get.
+    ///
+    /// - `index`: returns the series of the table, if there is one. Called for many rows only.
     ///
     /// # Errors
     /// XX000 only.
-    pub fn arranged(self, index: Option<&SeriesIndex>) -> Result<Batch> {
+    pub fn arranged(self, index: impl FnOnce() -> Option<Arc<SeriesIndex>>) -> Result<Batch> {
         let places = || {
-            let numbers = index.map_or_else(|| vec![None; self.keys.len()], |index| index.lookup_all(&self.keys));
+            let numbers = index().map_or_else(|| vec![None; self.keys.len()], |index| index.lookup_all(&self.keys));
             let mut order: Vec<u32> = (0..numbers.len() as u32).collect();
             order.sort_by_key(|key| numbers[*key as usize].map_or(u64::MAX, |number| u64::from(number.0)));
             let mut places = vec![0; order.len()];

@@ -11,7 +11,8 @@
 //! log4([`ROWS_MIN`]) times, and `O(log n)` entries remain. Finding the next window visits each
 //! entry a few times. Whoever writes large batches pays for larger merges: a flush reads a few long
 //! stretches of rows of each series faster than many short ones, and a writer of single rows does
-//! not wait for the copies.
+//! not wait for the copies. The entries of a large merge have the same columns: a result with the
+//! columns of all would be several times as large as they.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -241,6 +242,7 @@ fn is_mergeable(entry: &Entry, barrier: Lsn, tier: usize) -> bool {
 fn window(run: &[&Entry], rows_max: usize) -> Option<Range<usize>> {
     let mut start = 0;
     let (mut rows_sum, mut bytes_sum, mut ops_sum, mut largest) = (0, 0, 0, 0);
+    let mut columns = SameColumns::default();
     for (at, entry) in run.iter().enumerate() {
         let (rows, bytes) = (entry.len(), entry.memory_bytes());
         let ops = match entry {
@@ -248,6 +250,7 @@ fn window(run: &[&Entry], rows_max: usize) -> Option<Range<usize>> {
             Entry::Rows { rows, .. } => rows.ops.list().iter().filter(|op| matches!(op, Op::Update(_))).count(),
             Entry::Delete(_) => 0,
         };
+        let rows_max = if columns.add(entry) { rows_max } else { ROWS_MIN };
         let fits = rows_sum + rows <= rows_max && bytes_sum + bytes <= BYTES_MAX && ops_sum + ops <= OPS_MAX;
         if !fits {
             if at - start >= ENTRIES_MIN && largest * 4 <= rows_sum {
@@ -255,9 +258,12 @@ fn window(run: &[&Entry], rows_max: usize) -> Option<Range<usize>> {
             }
             // Entries of few but large rows are not merged.
             (start, rows_sum, bytes_sum, ops_sum, largest) = (at, 0, 0, 0, 0);
+            columns = SameColumns::default();
+            columns.add(entry);
         }
         if bytes > BYTES_MAX / 2 {
             (start, rows_sum, bytes_sum, ops_sum, largest) = (at + 1, 0, 0, 0, 0);
+            columns = SameColumns::default();
             continue;
         }
         (rows_sum, bytes_sum, ops_sum) = (rows_sum + rows, bytes_sum + bytes, ops_sum + ops);
@@ -266,8 +272,28 @@ fn window(run: &[&Entry], rows_max: usize) -> Option<Range<usize>> {
     (run.len() - start >= ENTRIES_MIN && largest * 4 <= rows_sum).then_some(start..run.len())
 }
 
+/// Whether the rows of a window's entries have the same columns.
+#[derive(Default)]
+struct SameColumns<'a> {
+    first: Option<&'a Rows>,
+    differ: bool,
+}
+
+impl<'a> SameColumns<'a> {
+    /// Adds an entry; returns whether all are the same so far.
+    fn add(&mut self, entry: &'a Entry) -> bool {
+        if let Entry::Rows { rows, .. } = entry {
+            let first = *self.first.get_or_insert(rows);
+            self.differ |= !first.column_ids().eq(rows.column_ids());
+        }
+        !self.differ
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use arrow_array::{ArrayRef, Float64Array};
+
     use super::*;
     use crate::rows::Ops;
     use crate::state::Tombstone;
@@ -414,6 +440,23 @@ mod tests {
         let done = state.consolidate(Lsn::ZERO, each as usize).unwrap();
         assert_eq!((done.inputs(), done.outputs.len()), (8, 1));
         assert_eq!(done.outputs[0].len(), 8 * each as usize);
+    }
+
+    /// The bug: the result had the columns of all entries for each row, far beyond the bytes of a merge.
+    #[test]
+    fn large_entries_with_other_columns_are_not_merged() {
+        let each = ROWS_MIN / 4;
+        for (every, merges) in [(1, true), (2, false)] {
+            let mut state = TableState::empty(table(true));
+            for number in 0..8 {
+                let times = (0..each as i64).map(|at| (number * each) as i64 + at).collect();
+                let values: ArrayRef = Arc::new(Float64Array::from(vec![0.5; each]));
+                let columns = (number % every == 0).then_some((ColumnId(2), values));
+                let rows = Rows::new(vec![0; each], times, Ops::All(Op::Replace), columns.into_iter().collect());
+                state = state.with_rows(Lsn(number as u64 + 1), Arc::new(rows), 1);
+            }
+            assert_eq!(state.consolidate(Lsn::ZERO, each).is_some(), merges, "one in {every} has the column");
+        }
     }
 
     #[test]

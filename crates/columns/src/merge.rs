@@ -435,14 +435,15 @@ mod tests {
         Source::Rows(RowsSource::new(Arc::new(rows), Filter::all()).unwrap())
     }
 
-    /// Stretches of rows with gaps and, occasionally, two versions of a row.
+    /// Stretches of rows with gaps and, in half of the sources, occasionally two versions of a row.
     fn rows(random: &mut Random, source: u64) -> Vec<Row> {
         let (mut rows, mut time, mut series) = (Vec::new(), 0, 0);
+        let is_unique = random.below(2) == 0;
         while rows.len() < 150 {
             let op = [Op::Replace, Op::Replace, Op::Replace, Op::Keep, Op::Merge][random.below(5) as usize].clone();
             for _ in 0..random.below(70) {
                 rows.push((series, time, op.clone(), (source * 1_000) as f64 + rows.len() as f64));
-                time += i64::from(random.below(40) > 0);
+                time += i64::from(is_unique || random.below(40) > 0);
             }
             time += random.below(9) as i64;
             if random.below(5) == 0 {
@@ -464,17 +465,38 @@ mod tests {
                     _ => _ = expected.insert((*series, *time), *value),
                 }
             }
-            let mut merger = Merger::new(sources.iter().map(|rows| source(rows)).collect(), Fold::Full);
-            let (mut stats, mut seen) = (ScanStats::default(), Vec::new());
-            while let Some(plan) = merger.next(1 + random.below(100) as usize, &mut stats).unwrap() {
-                let values = plan.column(VALUE, DataType::Float64).unwrap().unwrap();
-                let keys = plan.series.iter().copied().zip(plan.times.iter().copied());
-                seen.extend(keys.zip(values.as_primitive::<Float64Type>().values().iter().copied()));
-            }
-            assert_eq!(seen, expected.into_iter().collect::<Vec<_>>(), "seed {seed}");
+            let expected: Vec<((u32, i64), f64)> = expected.into_iter().collect();
             let all: usize = sources.iter().map(Vec::len).sum();
-            assert_eq!(seen.len() as u64 + stats.versions_dropped, all as u64, "seed {seed}");
+            // At once, and with the newer sources merged before, as a flush or the memtable merges them.
+            for newer in [0, 1 + random.below(sources.len() as u64) as usize] {
+                let (older, newer) = sources.split_at(sources.len() - newer);
+                let mut dropped = 0;
+                let closed = merged(newer, Fold::Closed, &mut random, &mut dropped);
+                let inputs: Vec<Vec<Row>> =
+                    older.iter().chain(&(!closed.is_empty()).then_some(closed)).cloned().collect();
+                let seen = merged(&inputs, Fold::Full, &mut random, &mut dropped);
+                assert_eq!(seen.len() as u64 + dropped, all as u64, "seed {seed}");
+                let seen: Vec<_> = seen.into_iter().map(|(series, time, _, value)| ((series, time), value)).collect();
+                assert_eq!(seen, expected, "seed {seed}");
+            }
         }
+    }
+
+    /// Merges sources in plans of random length; adds to `dropped` the versions that were dropped.
+    fn merged(sources: &[Vec<Row>], fold: Fold, random: &mut Random, dropped: &mut u64) -> Vec<Row> {
+        let mut merger = Merger::new(sources.iter().map(|rows| source(rows)).collect(), fold);
+        let (mut stats, mut rows) = (ScanStats::default(), Vec::new());
+        while let Some(plan) = merger.next(1 + random.below(100) as usize, &mut stats).unwrap() {
+            let values = plan.column(VALUE, DataType::Float64).unwrap().unwrap();
+            let (ops, len) = plan.ops(0..plan.len());
+            assert_eq!(len, plan.len());
+            for at in 0..len {
+                let value = values.as_primitive::<Float64Type>().value(at);
+                rows.push((plan.series[at], plan.times[at], ops.get(at).clone(), value));
+            }
+        }
+        *dropped += stats.versions_dropped;
+        rows
     }
 
     /// The bug: a plan counted the average text of a run, so that a few large values next to each

@@ -388,8 +388,9 @@ impl World {
 
     fn consolidate(&mut self) {
         let barrier = self.flushing.as_ref().map_or(Lsn::ZERO, |flushing| flushing.upto);
+        let rows = [1, usize::MAX][self.below(2) as usize];
         let done = match self.below(2) {
-            0 => self.state.consolidate(barrier, 1),
+            0 => self.state.consolidate(barrier, rows),
             _ => {
                 let (start, len) = (self.below(4) as usize, 1 + self.below(6) as usize);
                 self.state.consolidate_any(barrier, start, len)

@@ -253,6 +253,12 @@ impl Rows {
         }
     }
 
+    /// Columns that are present, by id.
+    pub(crate) fn column_ids(&self) -> impl Iterator<Item = ColumnId> + '_ {
+        let packed = self.as_small_batch().into_iter().flat_map(|packed| packed.columns().map(|(id, _)| id));
+        self.arrays().iter().map(|(id, _)| *id).chain(packed)
+    }
+
     /// Whether the column is present.
     pub(crate) fn has(&self, id: ColumnId) -> bool {
         match &self.columns {

@@ -460,7 +460,8 @@ impl Committing {
         let frees_files = lock.frees_files();
         drop(lock);
 
-        let touched: Vec<TableId> = self.tables.iter().map(|writes| writes.table).collect();
+        let rows_of = |writes: &TableWrites| writes.batches.iter().map(|batch| batch.rows.len()).sum();
+        let touched: Vec<(TableId, usize)> = self.tables.iter().map(|writes| (writes.table, rows_of(writes))).collect();
         let ingested: usize = self.batches().map(|batch| batch.rows.encoded_bytes(0..batch.rows.len())).sum();
         let mut rows: usize = self.batches().map(|batch| batch.rows.len()).sum();
         rows += row_changes;
@@ -488,7 +489,7 @@ impl Committing {
         self.inline.clear();
         self.own_versions = OwnVersions::default();
         if !touched.is_empty() && (rows > SMALL_ROWS || merges_entries(lsn)) {
-            inner.jobs.flush.consolidate(&inner, &touched, rows);
+            inner.jobs.flush.consolidate(&inner, &touched);
         }
         if changed_rows {
             RowGc::after_commit(&inner, rows);

@@ -400,13 +400,14 @@ impl Flush {
     }
 
     /// Merges small memtable entries of tables that were just written to. Runs on the writer's
-    /// thread, so that the writer pays for it; skipped while another writer does it. `rows` are those of its commit.
-    pub(crate) fn consolidate(&self, inner: &Inner, tables: &[TableId], rows: usize) {
+    /// thread, so that the writer pays for it; skipped while another writer does it. `tables`: with the number of rows
+    /// that its commit wrote.
+    pub(crate) fn consolidate(&self, inner: &Inner, tables: &[(TableId, usize)]) {
         let Some(_one_at_a_time) = self.consolidating.try_lock() else { return };
-        for id in tables {
+        for (id, rows) in tables {
             let barrier = self.barrier.load(Ordering::SeqCst);
             let db = inner.versions.newest();
-            let Some(done) = db.tables.get(id).and_then(|state| state.consolidate(Lsn(barrier), rows)) else {
+            let Some(done) = db.tables.get(id).and_then(|state| state.consolidate(Lsn(barrier), *rows)) else {
                 continue;
             };
             drop(db);

@@ -693,8 +693,7 @@ impl Txn {
         if batch.rows.is_empty() {
             return Ok(());
         }
-        let state = self.db().tables.get(&table).cloned();
-        let batch = batch.arranged(state.as_deref().map(|state| &*state.series))?;
+        let batch = batch.arranged(|| self.db().tables.get(&table).map(|state| Arc::clone(&state.series)))?;
         let bytes = batch.memory_bytes();
         let limit = self.engine.inner.options.memory_bytes / limits::TRANSACTION_MEMORY_SHARE;
         if (self.memory_bytes() + bytes) as u64 > limit {

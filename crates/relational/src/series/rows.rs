@@ -333,8 +333,7 @@ impl<'a> Told<'a> {
 }
 
 /// Time ranges from newest to oldest. The first is long enough to hold the wanted rows if the rows of each piece are evenly spaced, and each
-/// further one has about twice the rows of the one before. (Not twice its length: stamps that are far from all others would
-/// make it long.)
+/// further one has about twice the rows of the one before. (Ranges of twice the length would be long where stamps are far from all others.)
 pub(super) struct Backwards {
     /// By their end, newest first.
     pieces: Vec<Piece>,
@@ -407,7 +406,7 @@ impl Backwards {
     }
 }
 
-/// Of the span of all rows, a time is found to one part in 2 to this power: half a second in fifty years.
+/// Steps of a bisection. The start of a range is exact to the span of all rows, divided by 2 to this power: 0.4 s of fifty years.
 const BISECTIONS: usize = 32;
 
 /// Sorts rows and applies the window.

@@ -339,7 +339,7 @@ struct Codes {
     names: Vec<u32>,
 }
 
-/// What the encoder needs of a PV, in few bytes: it is looked up for each sample.
+/// Code and type of a PV. The encoder looks them up for each sample, so that they are few bytes.
 #[derive(Clone, Copy, Default)]
 struct Code {
     /// The batch that has this code.
