@@ -278,7 +278,7 @@ fn sparse(env: &Arc<dyn Env>, dir: &Path, memtable: Memtable) -> Result<()> {
     let started = Cpu::now();
     let done = state.flush(env, dir, Lsn(BATCHES), &mut next)?;
     report(&format!("sparse rows flushed, {how}"), BATCHES * EACH, started.elapsed());
-    let bytes = done.segment.iter().map(|segment| segment.meta().bytes).sum::<u64>();
+    let bytes = done.segments.iter().map(|segment| segment.meta().bytes).sum::<u64>();
     println!("  {:.2} bytes a row", bytes as f64 / (BATCHES * EACH) as f64);
     Ok(())
 }

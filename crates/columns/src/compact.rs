@@ -21,6 +21,7 @@ use crate::filter::Filter;
 use crate::flush::{Output, SegmentBuild, prune_deletes};
 use crate::history::{self, NOW, Versions};
 use crate::merge::{Fold, Merger};
+use crate::partitions::{Partitions, are_far_apart, clamp};
 use crate::scan::SeriesFilter;
 use crate::segment::{Segment, SegmentMeta};
 use crate::segments::Segments;
@@ -39,10 +40,10 @@ const SETTLING_BYTES_MAX: u64 = 8 << 30;
 const INPUT_SEGMENT_BYTES_MAX: u64 = INPUT_BYTES_MAX / 3;
 /// Smaller segments may be merged across partitions.
 const SMALL_BYTES: u64 = if cfg!(test) { 2_000 } else { 16 << 20 };
+/// Small segments far apart in time are merged only if there are more than these.
+const SMALL_FAR_MAX: usize = 32;
 /// Partitions share an output until it has about this many bytes.
 const OUTPUT_BYTES_MIN: u64 = if cfg!(test) { 4_000 } else { 64 << 20 };
-/// Most partitions that one compaction distinguishes; if there are more, it uses longer ones.
-const PARTITIONS_MAX: i128 = 4_096;
 
 /// A chosen compaction.
 #[derive(Clone)]
@@ -229,7 +230,7 @@ impl TableState {
             if own != hull {
                 (hull, within) = (own, self.segments.overlapping(&own));
             }
-            let fits = |meta: &SegmentMeta| hull.covers(&meta.times);
+            let fits = |_: &TimeRange, meta: &SegmentMeta| hull.covers(&meta.times);
             // Segments of other time ranges are neither inputs nor an obstacle.
             let rest = &within[within.partition_point(|at| *at <= start)..];
             self.run_from(start, INPUTS_MIN, &fits, rest.iter().copied())
@@ -238,13 +239,22 @@ impl TableState {
         best.map(|run| self.compaction(&run)).or_else(|| self.pick_small(INPUTS_MIN))
     }
 
-    /// Small segments, whatever their partitions.
+    /// Small segments, whatever their partitions. Segments far apart in time stay apart, so that those of rows with wrong
+    /// times do not get into all others, unless there are many.
     fn pick_small(&self, inputs_min: usize) -> Option<Compaction> {
-        let fits = |meta: &SegmentMeta| meta.bytes < SMALL_BYTES;
-        let starts = (0..self.segments.len()).filter(|start| fits(self.segments[*start].meta()));
-        let rest = |start| start + 1..self.segments.len();
-        let mut runs = starts.filter_map(|start| self.run_from(start, inputs_min, &fits, rest(start)));
-        runs.next().map(|run| self.compaction(&run))
+        let is_small = |meta: &SegmentMeta| meta.bytes < SMALL_BYTES;
+        let small: Vec<usize> = (0..self.segments.len()).filter(|at| is_small(self.segments[*at].meta())).collect();
+        let length = self.table.options.partition_length;
+        let is_near = |run: &TimeRange, meta: &SegmentMeta| is_small(meta) && !are_far_apart(length, run, &meta.times);
+        let run_of = |fits: &dyn Fn(&TimeRange, &SegmentMeta) -> bool| {
+            let run = |start: &usize| self.run_from(*start, inputs_min, fits, start + 1..self.segments.len());
+            small.iter().find_map(run)
+        };
+        let run = run_of(&is_near).or_else(|| {
+            let are_many = small.len() > SMALL_FAR_MAX;
+            are_many.then(|| run_of(&|_, meta| is_small(meta))).flatten()
+        });
+        run.map(|run| self.compaction(&run))
     }
 
     fn largest(&self, run: &[usize]) -> u64 {
@@ -254,12 +264,13 @@ impl TableState {
     /// The longest run starting with segment `start`, of segments that `fits` accepts, that is
     /// worth merging.
     ///
+    /// - `fits`: receives the time range of the run so far, and the next segment.
     /// - `rest`: the newer segments, oldest first, that can be inputs or obstacles.
     fn run_from(
         &self,
         start: usize,
         inputs_min: usize,
-        fits: &dyn Fn(&SegmentMeta) -> bool,
+        fits: &dyn Fn(&TimeRange, &SegmentMeta) -> bool,
         rest: impl Iterator<Item = usize>,
     ) -> Option<Vec<usize>> {
         let first = self.segments[start].meta();
@@ -272,7 +283,7 @@ impl TableState {
             // The most expensive test comes last: there may be thousands of segments of other time
             // ranges.
             let is_unobstructed = || !skipped.iter().any(|skipped| skipped.overlaps(&wider));
-            if fits(meta) && bytes + meta.bytes <= INPUT_BYTES_MAX && is_unobstructed() {
+            if fits(&times, meta) && bytes + meta.bytes <= INPUT_BYTES_MAX && is_unobstructed() {
                 run.push(at);
                 (times, bytes, largest) = (wider, bytes + meta.bytes, largest.max(meta.bytes));
                 if run.len() >= inputs_min && (inputs_min < INPUTS_MIN || largest.saturating_mul(3) <= bytes) {
@@ -319,10 +330,6 @@ impl TableState {
         let last = (i128::from(times.last).div_euclid(length) + 1) * length - 1;
         TimeRange { start: clamp(start), last: clamp(last) }
     }
-}
-
-fn clamp(time: i128) -> i64 {
-    time.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
 /// Whether the deletes must still be applied to the segment.
@@ -464,32 +471,27 @@ impl Compaction {
         if times.is_empty() {
             return Ok(Vec::new());
         }
-        let length = partition_length(self.table.options.partition_length, &times);
-        let first = i128::from(times.start).div_euclid(length);
-        let bytes = self.bytes_by_partition(first, length, &times)?;
-        let (mut ranges, mut start, mut sum) = (Vec::new(), times.start, 0.0);
+        let partitions = Partitions::new(self.table.options.partition_length, times);
+        let bytes = self.bytes_by_partition(&partitions, &times)?;
+        let (mut ranges, mut start, mut sum) = (Vec::new(), 0, 0.0);
         for (at, bytes) in bytes.iter().enumerate() {
             sum += bytes;
-            let end = (first + at as i128 + 1) * length;
-            if sum >= OUTPUT_BYTES_MIN as f64 && end <= i128::from(times.last) {
-                ranges.push(TimeRange { start, last: clamp(end - 1) });
-                (start, sum) = (clamp(end), 0.0);
+            if sum >= OUTPUT_BYTES_MIN as f64 || at + 1 == partitions.count() {
+                ranges.push(partitions.times(start..at + 1));
+                (start, sum) = (at + 1, 0.0);
             }
         }
-        ranges.push(TimeRange { start, last: times.last });
         Ok(ranges)
     }
 
     /// Estimated bytes per partition, assuming that the rows of a block are evenly distributed over
     /// its time range.
-    fn bytes_by_partition(&self, first: i128, length: i128, times: &TimeRange) -> Result<Vec<f64>> {
-        let count = i128::from(times.last).div_euclid(length) - first + 1;
-        let mut bytes = vec![0.0; count as usize];
+    fn bytes_by_partition(&self, partitions: &Partitions, times: &TimeRange) -> Result<Vec<f64>> {
+        let mut bytes = vec![0.0; partitions.count()];
         for segment in &self.inputs {
             let row_bytes = segment.meta().bytes as f64 / segment.meta().rows.max(1) as f64;
             for meta in segment.blocks()?.iter().filter(|meta| meta.times.last >= times.start) {
-                let from = (i128::from(meta.times.start.max(times.start)).div_euclid(length) - first) as usize;
-                let to = (i128::from(meta.times.last).div_euclid(length) - first) as usize;
+                let (from, to) = (partitions.at(meta.times.start.max(times.start)), partitions.at(meta.times.last));
                 let each = row_bytes * f64::from(meta.rows) / (to - from + 1) as f64;
                 bytes[from..=to].iter_mut().for_each(|bytes| *bytes += each);
             }
@@ -600,22 +602,12 @@ impl Drop for Compacting {
     }
 }
 
-/// The table's partition length, doubled until `times` has at most [`PARTITIONS_MAX`] partitions.
-fn partition_length(partition_length: i64, times: &TimeRange) -> i128 {
-    let mut length = i128::from(partition_length.max(1));
-    let span = i128::from(times.last) - i128::from(times.start);
-    while span / length >= PARTITIONS_MAX {
-        length *= 2;
-    }
-    length
-}
-
 #[cfg(test)]
 impl TableState {
     /// Any run from segment `start` on that keeps versions in order, due or not, without every
     /// `skip`th file.
     pub(crate) fn pick_any(&self, start: usize, skip: u64) -> Option<Compaction> {
-        let fits = |meta: &SegmentMeta| skip == 1 || !meta.file.is_multiple_of(skip);
+        let fits = |_: &TimeRange, meta: &SegmentMeta| skip == 1 || !meta.file.is_multiple_of(skip);
         self.run_from(start, 2, &fits, start + 1..self.segments.len()).map(|run| self.compaction(&run))
     }
 }
@@ -628,7 +620,7 @@ mod tests {
     /// First timestamp, last timestamp, bytes.
     type Meta = (i64, i64, u64);
 
-    type Case = (&'static str, &'static [Meta], Option<&'static [u64]>);
+    type Case<'a> = (&'static str, &'a [Meta], Option<&'a [u64]>);
 
     fn state(segments: &[Meta]) -> TableState {
         let env: Arc<dyn Env> = Arc::new(env::sim::SimEnv::new(0));
@@ -656,7 +648,9 @@ mod tests {
 
     #[test]
     fn compaction_takes_a_few_of_similar_size_and_keeps_the_order_of_versions() {
-        let cases: [Case; 9] = [
+        let far: Vec<Meta> = (0..33).map(|at| (at * 1_000, at * 1_000 + 9, 100)).collect();
+        let first: Vec<u64> = (0..16).collect();
+        let cases: [Case<'_>; 12] = [
             ("four alike", &[(0, 9, 5_000); 4], Some(&[0, 1, 2, 3])),
             ("three alike", &[(0, 9, 5_000); 3], None),
             ("one too large", &[(0, 9, 50_000), (0, 9, 5_000), (0, 9, 5_000), (0, 9, 5_000)], None),
@@ -685,6 +679,20 @@ mod tests {
                 &[(0, 9, 100), (100, 109, 100), (200, 209, 100), (300, 309, 100)],
                 Some(&[0, 1, 2, 3]),
             ),
+            ("small ones far apart", &far[..32], None),
+            ("too many small ones far apart", &far, Some(&first)),
+            (
+                "small ones with those of wrong clocks between them",
+                &[
+                    (-90_000, -90_000, 50),
+                    (0, 9, 100),
+                    (-90_000, -89_990, 50),
+                    (10, 19, 100),
+                    (20, 29, 100),
+                    (30, 39, 100),
+                ],
+                Some(&[1, 3, 4, 5]),
+            ),
             ("no longer small", &[(0, 9, 2_100), (100, 109, 2_100), (200, 209, 2_100), (300, 309, 2_100)], None),
         ];
         for (name, segments, expected) in cases {
@@ -710,12 +718,5 @@ mod tests {
         for (name, segments, expected) in cases {
             assert_eq!(state(segments).compaction_backlog(), expected, "{name}");
         }
-    }
-
-    #[test]
-    fn partitions_are_widened_until_they_are_few() {
-        assert_eq!(partition_length(100, &TimeRange { start: 0, last: 4_096 * 100 - 1 }), 100);
-        assert_eq!(partition_length(100, &TimeRange { start: 0, last: 4_096 * 100 }), 200);
-        assert!(partition_length(1, &TimeRange::ALL) >= 1 << 52);
     }
 }

@@ -1,4 +1,5 @@
-//! Flush: writes memtable entries up to a commit as one segment, across partitions.
+//! Flush: writes memtable entries up to a commit as one segment, across partitions; rows far from the others in time get
+//! a segment of their own.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::filter::Filter;
 use crate::history::{self, NOW, Versions, with_history_columns};
 use crate::merge::{Fold, Merger};
 use crate::merge_plan::MergePlan;
+use crate::partitions::{Partitions, parts};
 use crate::scan::ScanStats;
 use crate::segment::{BLOCK_ROWS_MAX, BLOCK_ROWS_MIN, BlockRows, Segment, SegmentWriter, block_rows};
 use crate::segments::Segments;
@@ -21,13 +23,17 @@ use crate::series_file::write_series_file;
 use crate::sorted_run::{RowsSource, Source};
 use crate::state::{Entry, TableState};
 
+/// Fewer partitions are never cut: see [`parts`].
+const PARTITIONS_CUT_MIN: usize = 4;
+
 /// A finished flush of one table.
 #[derive(Clone)]
 pub struct Flushed {
     /// Commits up to this LSN are in files.
     pub upto: Lsn,
-    /// The new segment; `None` when no row was left to write.
-    pub segment: Option<Arc<Segment>>,
+    /// The new segments, with disjoint time ranges; none when no row was left to write. There is one, unless rows are far
+    /// apart in time.
+    pub segments: Vec<Arc<Segment>>,
     /// All series files after the flush.
     pub series_files: Arc<[SeriesFile]>,
     /// Series files to delete once the manifest has the new `series_files`.
@@ -35,9 +41,9 @@ pub struct Flushed {
 }
 
 impl TableState {
-    /// Writes the entries of commits up to `upto` as one segment (none if no row is left): deletes
-    /// among them are applied, and versions folded as far as no older version can change the
-    /// result. Also writes the keys of series that are in no file yet. `next_file` returns file
+    /// Writes the entries of commits up to `upto` as one segment (none if no row is left; up to four if rows are far apart
+    /// in time): deletes among them are applied, and versions folded as far as no older version can
+    /// change the result. Also writes the keys of series that are in no file yet. `next_file` returns file
     /// numbers. Must be called on the durable state, with its LSN.
     ///
     /// # Errors
@@ -61,18 +67,22 @@ impl TableState {
         next_file: &mut dyn FnMut() -> u64,
     ) -> Result<Flushed> {
         let entries: Vec<&Entry> = self.entries.iter().take(self.flushable(upto)).collect();
-        let segment = self.write_entries(env, dir, &entries, next_file)?;
-        // Contained, so that the segment is removed after a failed assertion too.
-        match Error::contain(|| self.write_series(env, dir, next_file)).and_then(|written| written) {
-            Ok((series_files, obsolete)) => Ok(Flushed { upto, segment, series_files, obsolete }),
+        let mut segments = Vec::new();
+        // Contained, so that the segments are removed after a failed assertion too.
+        let written = Error::contain(|| {
+            self.write_entries(env, dir, &entries, next_file, &mut segments)?;
+            self.write_series(env, dir, next_file)
+        });
+        match written.and_then(|written| written) {
+            Ok((series_files, obsolete)) => Ok(Flushed { upto, segments, series_files, obsolete }),
             Err(error) => {
-                segment.iter().for_each(|segment| segment.remove_when_unused());
+                segments.iter().for_each(|segment| segment.remove_when_unused());
                 Err(error)
             }
         }
     }
 
-    /// Replaces the flushed entries by the new segment. Their deletes become tombstones if they may
+    /// Replaces the flushed entries by the new segments. Their deletes become tombstones if they may
     /// hide rows of older segments.
     ///
     /// # Panics
@@ -88,7 +98,7 @@ impl TableState {
             self.table.name,
             done.upto
         );
-        if let Some(segment) = &done.segment {
+        for segment in &done.segments {
             let (last, upto) = (segment.meta().lsns.1, done.upto);
             assert!(last <= upto, "BUG: a segment of {} has commit {last}, flushed up to {upto}", self.table.name);
         }
@@ -109,7 +119,7 @@ impl TableState {
         let deletes = Deletes::merged(deletes, self.keeps_history());
         let deletes = (!deletes.is_empty()).then(|| Arc::new(deletes));
         let tombstones: Vec<Arc<Deletes>> = self.tombstones.iter().cloned().chain(deletes).collect();
-        let segments: Segments = self.segments.iter().cloned().chain(done.segment.clone()).collect();
+        let segments: Segments = self.segments.iter().chain(&done.segments).cloned().collect();
         TableState {
             entries: kept().cloned().collect(),
             tombstones: prune_deletes(tombstones, &segments, self.keeps_history()),
@@ -130,33 +140,57 @@ impl TableState {
         dir: &Path,
         entries: &[&Entry],
         next_file: &mut dyn FnMut() -> u64,
-    ) -> Result<Option<Arc<Segment>>> {
+        segments: &mut Vec<Arc<Segment>>,
+    ) -> Result<()> {
         // Deletes count too: rows that they hide are not in the file, so they need not be applied
         // to it again.
         let first = entries.iter().map(|entry| entry.first_lsn()).min();
         let last = entries.iter().map(|entry| entry.last_lsn()).max();
-        let Some(lsns) = first.zip(last) else { return Ok(None) };
+        let Some(lsns) = first.zip(last) else { return Ok(()) };
         let fold = match (self.keeps_history(), self.table.keyed) {
             (true, _) => Fold::Versions,
             (false, true) => Fold::Closed,
             (false, false) => Fold::None,
         };
-        let columns = self.columns_of(entries);
-        let rows = entries.iter().map(|entry| entry_rows(entry)).sum();
-        let kept = TimeRange { start: self.kept_from, last: i64::MAX };
-        let merger = Merger::new(entry_sources(entries.iter().copied(), kept, self.keeps_history()).0, fold);
-        let form = Form::of(&self.table);
-        let output = Output {
-            env: Arc::clone(env),
-            dir: dir.to_owned(),
-            cache: self.cache.clone(),
-            columns: columns.into(),
-            rows,
-            form,
+        let columns: Arc<[_]> = self.columns_of(entries).into();
+        for (times, rows) in self.parts_of(entries) {
+            let sources = entry_sources(entries.iter().copied(), times, self.keeps_history()).0;
+            let output = Output {
+                env: Arc::clone(env),
+                dir: dir.to_owned(),
+                cache: self.cache.clone(),
+                columns: Arc::clone(&columns),
+                rows,
+                form: Form::of(&self.table),
+            };
+            let mut writing = output.begin(Merger::new(sources, fold));
+            while writing.step(next_file)? {}
+            segments.extend(writing.finish(lsns)?);
+        }
+        Ok(())
+    }
+
+    /// Time ranges of the segments to write, with the number of rows (all versions counted).
+    fn parts_of(&self, entries: &[&Entry]) -> Vec<(TimeRange, usize)> {
+        let rows = || {
+            entries.iter().filter_map(|entry| match entry {
+                Entry::Rows { rows, .. } if !rows.is_empty() => Some(rows),
+                Entry::Rows { .. } | Entry::Delete(_) => None,
+            })
         };
-        let mut writing = output.begin(merger);
-        while writing.step(next_file)? {}
-        writing.finish(lsns)
+        let mut times = rows().fold(TimeRange::EMPTY, |all, rows| all.union(&rows.order().times));
+        times.start = times.start.max(self.kept_from);
+        if times.is_empty() {
+            return Vec::new();
+        }
+        let partitions = Partitions::new(self.table.options.partition_length, times);
+        if partitions.count() < PARTITIONS_CUT_MIN {
+            return vec![(times, rows().map(|rows| rows.len()).sum())];
+        }
+        let mut counts = vec![0; partitions.count()];
+        rows().for_each(|rows| partitions.count_rows(&rows.times, &mut counts));
+        let parts = parts(counts.len(), |at| counts[at] > 0).into_iter();
+        parts.map(|part| (partitions.times(part.clone()), counts[part].iter().sum())).collect()
     }
 
     /// Fields that occur in an entry, by id, and the history columns.
@@ -200,13 +234,6 @@ impl TableState {
     }
 }
 
-fn entry_rows(entry: &Entry) -> usize {
-    match entry {
-        Entry::Rows { rows, .. } => rows.len(),
-        Entry::Delete(_) => 0,
-    }
-}
-
 /// Sources for the rows of entries within `times`, oldest first: without rows that a delete among
 /// the entries hides, or, with `history`, all rows with their deletion times. Also returns these
 /// deletes.
@@ -224,11 +251,11 @@ pub(crate) fn entry_sources<'a>(
                 let rows = with_history_columns(rows, *committed, newer.filter());
                 let versions = Versions::All(DeleteFilter::default());
                 let filter = Filter { times, versions, ..Filter::all() };
-                sources.extend(RowsSource::new(rows, filter).map(Source::Rows));
+                sources.extend(RowsSource::in_stretches(rows, filter).map(Source::Rows));
             }
             Entry::Rows { rows, .. } => {
                 let filter = Filter { times, deletes: newer.filter().clone(), ..Filter::all() };
-                sources.extend(RowsSource::new(rows.clone(), filter).map(Source::Rows));
+                sources.extend(RowsSource::in_stretches(rows.clone(), filter).map(Source::Rows));
             }
         }
     }
@@ -362,5 +389,76 @@ impl SegmentBuild {
         assert!(meta.rows == self.rows, "BUG: a segment of {} rows, {} were merged", meta.rows, self.rows);
         let Output { env, dir, cache, .. } = self.output;
         Ok(Some(Arc::new(Segment::open_in(&cache, env, &dir, meta))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::Int64Array;
+    use env::sim::SimEnv;
+
+    use super::*;
+    use crate::rows::{Op, Ops, Rows};
+    use crate::scan::{ScanRequest, TableView};
+    use crate::tests::table;
+
+    /// Time ranges of the segments, and the number of rows, after a flush of rows at these times of each of 30 series. Partitions have a
+    /// length of 100.
+    fn flushed(times: &[i64], kept_from: i64) -> (Vec<(i64, i64)>, usize) {
+        let env: Arc<dyn Env> = Arc::new(SimEnv::new(0));
+        env.create_dir_all(Path::new("/")).unwrap();
+        let series: Vec<u32> = (0..30).flat_map(|series| times.iter().map(move |_| series)).collect();
+        let all: Vec<i64> = (0..30).flat_map(|_| times.iter().copied()).collect();
+        let values = Arc::new(Int64Array::from(all.clone())) as arrow_array::ArrayRef;
+        let rows = Rows::new(series, all, Ops::All(Op::Replace), vec![(ColumnId(3), values)]);
+        let mut state = TableState { kept_from, ..TableState::empty(table(true)) };
+        let keys: Vec<Vec<u8>> =
+            (0..30).map(|number| model::key::encode(&[model::KeyValue::Text(format!("dev{number}"))])).collect();
+        state.series.insert_all(model::SeriesId(0), keys.iter().map(Vec::as_slice)).unwrap();
+        state = state.with_rows(Lsn(1), Arc::new(rows), 30);
+        let mut file = 0;
+        let done = state.flush(&env, Path::new("/"), Lsn(1), &mut || {
+            file += 1;
+            file
+        });
+        let state = state.with_flushed(&done.unwrap());
+        let ranges = state.segments.iter().map(|segment| (segment.meta().times.start, segment.meta().times.last));
+        let ranges = ranges.collect();
+        let scan = TableView::new(Arc::new(state)).scan(ScanRequest::all(vec![ColumnId(3)])).unwrap();
+        let rows = scan.map(|batch| batch.unwrap().num_rows()).sum();
+        (ranges, rows)
+    }
+
+    #[test]
+    fn rows_far_from_the_others_get_a_segment_of_their_own() {
+        let near: Vec<i64> = (1_000..1_050).collect();
+        let with = |times: &[i64]| {
+            let mut times = [times, &near].concat();
+            times.sort_unstable();
+            times
+        };
+        let cases: [(&str, Vec<i64>, i64, &[(i64, i64)], usize); 6] = [
+            ("none far", with(&[900]), i64::MIN, &[(900, 1_049)], 51),
+            ("a clock that was never set", with(&[-90_000]), i64::MIN, &[(-90_000, -90_000), (1_000, 1_049)], 51),
+            (
+                "of the past and the future",
+                with(&[i64::MIN, i64::MAX - 5]),
+                i64::MIN,
+                &[(i64::MIN, i64::MIN), (1_000, 1_049), (i64::MAX - 5, i64::MAX - 5)],
+                52,
+            ),
+            (
+                "half of all rows",
+                [near.clone(), (9_000..9_050).collect()].concat(),
+                i64::MIN,
+                &[(1_000, 1_049), (9_000, 9_049)],
+                100,
+            ),
+            ("older than retention", with(&[-90_000]), 0, &[(1_000, 1_049)], 50),
+            ("all older than retention", near.clone(), 2_000, &[], 0),
+        ];
+        for (name, times, kept_from, segments, rows) in cases {
+            assert_eq!(flushed(&times, kept_from), (segments.to_vec(), 30 * rows), "{name}");
+        }
     }
 }

@@ -47,6 +47,7 @@ mod merge;
 mod merge_plan;
 #[cfg(test)]
 mod model_test;
+mod partitions;
 mod pieces;
 mod postings;
 mod prune;

@@ -125,6 +125,8 @@ struct World {
     past: Vec<(i64, Model)>,
     /// Whether retention is tested.
     retains: bool,
+    /// Whether a few rows have times that are far from all others.
+    has_wrong_clocks: bool,
     /// One in this many changes is a delete.
     delete_one_in: u64,
 }
@@ -156,6 +158,7 @@ impl World {
             snapshots: Vec::new(),
             past: Vec::new(),
             retains: seed.is_multiple_of(5),
+            has_wrong_clocks: seed % 4 > 1,
             delete_one_in: [8, 2][(seed / 2 % 2) as usize],
         };
         if seed % 3 == 1 {
@@ -313,6 +316,10 @@ impl World {
             let key = one_key.clone().unwrap_or_else(|| self.key());
             series.push(keys.intern(&key));
             let sorted = start + row as i64 * step;
+            if self.has_wrong_clocks && self.below(30) == 0 {
+                times.push([-100_000, -99_990, 40_000][self.below(3) as usize]);
+                continue;
+            }
             times.push(match (step, self.focus) {
                 (3, None) => self.below(TIMES as u64) as i64,
                 (3, Some(focus)) => focus + self.below(20) as i64,

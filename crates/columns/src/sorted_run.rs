@@ -22,6 +22,9 @@ const WINDOW_ROWS: usize = if cfg!(test) { 16 } else { BLOCK_ROWS_MAX };
 /// Runs with fewer bytes of text count them by the average row.
 const EXACT_BYTES_MIN: usize = if cfg!(test) { 64 } else { 1 << 20 };
 
+/// Shorter stretches, on average, are not worth a run each.
+const STRETCH_ROWS_MIN: usize = if cfg!(test) { 4 } else { 512 };
+
 /// Sizes of the text and bytes values of a run, which limit the rows of a plan.
 pub(crate) enum TextSizes {
     /// Bytes of an average row: all rows together have few.
@@ -252,6 +255,17 @@ impl RowsSource {
         (!spans.is_empty()).then_some(RowsSource { rows, filter, spans, text_bytes, lifetimes })
     }
 
+    /// Like [`RowsSource::new`], for all series. If few rows are outside the filter's time range, or few within it, runs end at them, and the
+    /// columns of a run are read in one piece.
+    pub(crate) fn in_stretches(rows: Arc<Rows>, filter: Filter) -> Option<RowsSource> {
+        let mut source = RowsSource::new(rows, filter)?;
+        if let Some(mut spans) = stretches(&source.rows, &source.filter.times) {
+            spans.reverse();
+            source.spans = spans;
+        }
+        (!source.spans.is_empty()).then_some(source)
+    }
+
     fn bound(&self) -> Option<(u32, i64)> {
         self.spans.last().map(|span| self.rows.key_at(span.start))
     }
@@ -360,6 +374,26 @@ pub(crate) fn spans(rows: &Rows, series: &SeriesFilter, times: &TimeRange) -> Ve
         }
         _ => std::iter::once(0..rows.len()).collect(),
     }
+}
+
+/// Positions of all rows within `times`; `None` if they are not a few stretches.
+fn stretches(rows: &Rows, times: &TimeRange) -> Option<Vec<Range<usize>>> {
+    let order = rows.order();
+    if order.permutation.is_some() || times.covers(&order.times) {
+        return None;
+    }
+    let most = rows.len() / STRETCH_ROWS_MIN + 1;
+    let (mut spans, mut at) = (Vec::new(), 0);
+    for stretch in rows.times.chunk_by(|a, b| times.contains(*a) == times.contains(*b)) {
+        if times.contains(stretch[0]) {
+            if spans.len() == most {
+                return None;
+            }
+            spans.push(at..at + stretch.len());
+        }
+        at += stretch.len();
+    }
+    Some(spans)
 }
 
 /// The first position, from `from` on, with a key above (series, time).

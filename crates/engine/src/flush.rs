@@ -324,7 +324,7 @@ impl Flush {
             return Ok(None);
         }
         let flushed = state.flush(&inner.env, &inner.data_dir(), job.db.lsn, &mut || inner.next_file())?;
-        if let Some(segment) = &flushed.segment {
+        for segment in &flushed.segments {
             let lsns = segment.meta().lsns;
             assert!(lsns.1 <= job.db.lsn, "BUG: a segment with commit {} in a flush up to {}", lsns.1, job.db.lsn);
             self.flush_bytes.add(segment.meta().bytes);
@@ -456,7 +456,7 @@ fn manifest_after_flush(inner: &Inner, old: &Manifest, job: &FlushJob, done: &Fl
                     let mut files = job.db.state(id)?.with_flushed(flushed).files();
                     files.kept_from = old.kept_from;
                     files.segments = old.segments;
-                    files.segments.extend(flushed.segment.iter().map(|segment| segment.meta().clone()));
+                    files.segments.extend(flushed.segments.iter().map(|segment| segment.meta().clone()));
                     files
                 }
             },
@@ -489,7 +489,7 @@ impl FlushJob {
         let parts = done.parts.values().flat_map(BTreeMap::values);
         new.row_files.extend(parts.map(|part| part.file).filter(|file| *file != 0));
         for (id, flushed) in &done.tables {
-            new.segments.extend(flushed.segment.clone());
+            new.segments.extend(flushed.segments.iter().cloned());
             let old = self.db.tables.get(id).map(|state| &*state.series_files).unwrap_or_default();
             let made = flushed.series_files.iter().filter(|file| !old.contains(file));
             new.series_files.extend(made.map(|file| file.file));

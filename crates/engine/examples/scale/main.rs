@@ -225,7 +225,7 @@ fn imagine(size: Size, figures: &mut Figures) -> Result<()> {
     figures.count("choice of a compaction: inputs", picked.map_or(0, |picked| picked.inputs().len() as u64));
     let flushed = columns::Flushed {
         upto: Lsn::ZERO,
-        segment: state.segments.last().cloned(),
+        segments: state.segments.last().cloned().into_iter().collect(),
         series_files: state.series_files.clone(),
         obsolete: Vec::new(),
     };

@@ -398,7 +398,7 @@ fn fill(env: &Arc<dyn Env>, dir: &Path, size: Size, manifest: &mut Manifest) -> 
     for number in 0..size.segments {
         let filled = state.with_rows(lsn, segment_rows(size, number), size.series);
         let flushed = filled.flush(env, &data, lsn, &mut next)?;
-        segments.extend(flushed.segment.iter().map(|segment| segment.meta().clone()));
+        segments.extend(flushed.segments.iter().map(|segment| segment.meta().clone()));
     }
     let files = TableFiles { segments, ..state.files() };
     manifest.files.insert(id, files);
