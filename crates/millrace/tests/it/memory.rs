@@ -113,9 +113,9 @@ fn stuck(server: &Server, sql: &str) -> TcpStream {
 const ROWS: &str = "CREATE TABLE t (id int PRIMARY KEY, v text); \
     INSERT INTO t SELECT g, 'text of row ' || g FROM generate_series(1, 100000) g;";
 
-/// Values of 2 MiB that differ, three to a group.
-fn large_value(at: i32) -> Vec<u8> {
-    let mut value: Vec<u8> = (0..2 << 20).map(|byte: u32| (byte.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+/// A value of so many MiB, another for each `at`.
+fn large_value(at: i32, mib: u32) -> Vec<u8> {
+    let mut value: Vec<u8> = (0..mib << 20).map(|byte: u32| (byte.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     value[..4].copy_from_slice(&(at * 7_919 % 1_009).to_be_bytes());
     value
 }
@@ -124,26 +124,30 @@ const LARGE_IN_ROWS: &str = "CREATE TABLE t (id int PRIMARY KEY, k int, v bytea)
 const LARGE_IN_COLUMNS: &str = "CREATE TABLE t (id bigint, k int, v bytea) \
     WITH (store = 'columns', time = 'id', key = 'k', partition = '1000')";
 
-async fn store_large_values(client: &Client, table: &str, rows: i32) {
+/// Creates the table and stores values in it, three to a group.
+async fn store_large_values(client: &Client, table: &str, rows: i32, mib: u32) {
     client.batch_execute(table).await.unwrap();
     for at in 0..rows {
         let insert = format!("INSERT INTO t VALUES ({at}, {}, $1)", at % 3);
-        client.execute(&insert, &[&large_value(at)]).await.unwrap();
+        client.execute(&insert, &[&large_value(at, mib)]).await.unwrap();
     }
 }
 
-/// The bug: chunks of COPY were not reserved.
+/// The bug: neither chunks of COPY nor the batches that scans read ahead were reserved.
 #[test]
 fn unread_large_values_are_bounded() {
-    for (table, sql) in [
-        (LARGE_IN_ROWS, "COPY t TO STDOUT"),
-        (LARGE_IN_ROWS, "COPY (SELECT v FROM t WHERE length(v) > 5) TO STDOUT"),
-        (LARGE_IN_COLUMNS, "COPY t TO STDOUT"),
+    // A scan reads few of the smaller values ahead.
+    for (table, (rows, mib), sql) in [
+        (LARGE_IN_ROWS, (16, 2), "COPY t TO STDOUT"),
+        (LARGE_IN_ROWS, (16, 2), "COPY (SELECT v FROM t WHERE length(v) > 5) TO STDOUT"),
+        (LARGE_IN_COLUMNS, (16, 2), "COPY t TO STDOUT"),
+        (LARGE_IN_COLUMNS, (8, 8), "SELECT v FROM t"),
+        (LARGE_IN_COLUMNS, (8, 8), "SELECT v FROM t WHERE length(v) > 5 AND id >= 0"),
     ] {
         runtime().block_on(async {
             let watched = Watched::start().await;
             let client = connect(&watched.server).await;
-            store_large_values(&client, table, 16).await;
+            store_large_values(&client, table, rows, mib).await;
             client.batch_execute("CHECKPOINT").await.unwrap();
             let server = Arc::clone(&watched.server);
             let opened = tokio::task::spawn_blocking(move || (0..60).map(|_| stuck(&server, sql)).collect::<Vec<_>>());
@@ -177,7 +181,7 @@ fn statements_over_large_values_stay_within_the_budget() {
         runtime().block_on(async {
             let watched = Watched::start().await;
             let client = connect(&watched.server).await;
-            store_large_values(&client, table, rows).await;
+            store_large_values(&client, table, rows, 2).await;
             for sql in STATEMENTS {
                 if let Err(error) = read(&client, sql).await {
                     let code = error.code().map(|code| code.code().to_owned()).unwrap_or_default();

@@ -567,7 +567,9 @@ impl<'a> Connection<'a> {
                 running.encoder = Some(Encoder::new(&batch?, &running.columns, &running.forms, &zone)?);
                 continue;
             };
+            let before = self.wire.output.len();
             sent.rows += encoder.write(&mut self.wire.output, rows_max - sent.rows)?;
+            self.wire.hold_output(before)?;
             if encoder.is_done() {
                 running.encoder = None;
             }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ::pg::frontend;
 use bytes::{BufMut, BytesMut};
-use engine::{MemoryBudget, Work};
+use engine::{MemoryBudget, Reservation, Work};
 use model::{Error, Result, SqlState};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -23,6 +23,9 @@ const READ_BYTES: usize = 16 << 10;
 const BATCH_BYTES: usize = 8 << 10;
 /// Buffer size to keep; a larger buffer is shrunk when it is empty.
 const KEEP_BYTES: usize = 256 << 10;
+
+/// Output up to this size is not reserved.
+const LONG_BYTES: usize = 1 << 20;
 
 /// Bytes of an incomplete message that a connection may buffer without a reservation.
 const FREE_BYTES: usize = 64 << 10;
@@ -110,11 +113,14 @@ pub(super) struct Wire {
     /// More messages of a batch will follow, so `output` need not be flushed yet.
     pub(super) in_batch: bool,
     sent: usize,
+    /// Memory of a long `output`.
+    held: Reservation,
     share: Share,
 }
 
 impl Wire {
     pub(super) fn new(stream: TcpStream, budget: Arc<Budget>) -> Wire {
+        let held = budget.memory.reservation(Work::Results);
         let share = Share { budget, held: 0 };
         let (reader, writer) = stream.into_split();
         Wire {
@@ -124,6 +130,7 @@ impl Wire {
             output: Vec::new(),
             in_batch: false,
             sent: 0,
+            held,
             share,
         }
     }
@@ -224,8 +231,22 @@ impl Wire {
         self.sent = 0;
         if self.output.capacity() > KEEP_BYTES {
             self.output.shrink_to(FLUSH_BYTES);
+            self.held.shrink_to(0);
         }
         Ok(true)
+    }
+
+    /// Reserves the memory of the output until it is sent, if it is long.
+    ///
+    /// # Errors
+    /// 53200 if it does not fit; the output is then cut to its first `before` bytes.
+    pub(super) fn hold_output(&mut self, before: usize) -> Result<()> {
+        let long = |output: &Vec<u8>| if output.capacity() > LONG_BYTES { output.capacity() as u64 } else { 0 };
+        self.held.resize(long(&self.output)).inspect_err(|_| {
+            self.output.truncate(before);
+            self.output.shrink_to(FLUSH_BYTES);
+            self.held.shrink_to(long(&self.output));
+        })
     }
 
     /// Appends messages, without a copy if they are the only ones.
