@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef};
 use model::limits::{KEY_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
-use model::{Column, ColumnId, ColumnRole, DataType, Error, KeyRef, Result, SqlState, Table};
+use model::{Column, ColumnId, ColumnRole, DataType, Error, KeyRef, Result, SeriesId, SqlState, Table};
 
 use crate::keys::KeyList;
 use crate::rows::{Op, Ops, Rows, arrow_type, value_offsets};
@@ -20,13 +20,28 @@ pub struct Batch {
     pub keys: KeyList,
     /// The rows: of equal (series, time), the later row wins.
     pub rows: Rows,
+    /// Numbers of the keys that were looked up already.
+    known: Option<Known>,
+}
+
+/// The numbers of keys in an index; `None` for those that it did not have.
+#[derive(Clone)]
+struct Known {
+    index: Arc<SeriesIndex>,
+    numbers: Arc<[Option<SeriesId>]>,
+}
+
+impl std::fmt::Debug for Known {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.numbers.fmt(f)
+    }
 }
 
 impl Batch {
     /// A batch of these parts.
     #[must_use]
     pub fn new(keys: KeyList, rows: Rows) -> Batch {
-        Batch { keys, rows }
+        Batch { keys, rows, known: None }
     }
 
     /// The batch in the form in which it is kept: few rows as a small batch, many rows grouped by series ([`Rows::grouped`]), in order of
@@ -38,16 +53,27 @@ impl Batch {
     /// # Errors
     /// XX000 only.
     pub fn arranged(self, index: impl FnOnce() -> Option<Arc<SeriesIndex>>) -> Result<Batch> {
+        let mut known = None;
         let places = || {
-            let numbers = index().map_or_else(|| vec![None; self.keys.len()], |index| index.lookup_all(&self.keys));
-            let mut order: Vec<u32> = (0..numbers.len() as u32).collect();
-            order.sort_by_key(|key| numbers[*key as usize].map_or(u64::MAX, |number| u64::from(number.0)));
+            known = index().map(|index| Known { numbers: index.lookup_all(&self.keys).into(), index });
+            let number = |key: u32| known.as_ref().and_then(|known| known.numbers[key as usize]);
+            let mut order: Vec<u32> = (0..self.keys.len() as u32).collect();
+            order.sort_by_key(|key| number(*key).map_or(u64::MAX, |number| u64::from(number.0)));
             let mut places = vec![0; order.len()];
             order.iter().zip(0..).for_each(|(key, place)| places[*key as usize] = place);
             places
         };
         let rows = self.rows.pack_if_small().grouped(self.keys.len(), places)?;
-        Ok(Batch { keys: self.keys, rows })
+        Ok(Batch { keys: self.keys, rows, known })
+    }
+
+    /// The numbers of the keys; `None` for those that `index` does not have, or did not have when the batch was arranged.
+    #[must_use]
+    pub fn numbers_in(&self, index: &Arc<SeriesIndex>) -> Vec<Option<SeriesId>> {
+        match &self.known {
+            Some(known) if Arc::ptr_eq(&known.index, index) => known.numbers.to_vec(),
+            _ => index.lookup_all(&self.keys),
+        }
     }
 
     /// Number of rows.
@@ -75,7 +101,7 @@ impl Batch {
             }
             *series = *number;
         }
-        Batch { keys, rows }
+        Batch::new(keys, rows)
     }
 
     /// Splits the rows into ranges of at most `encoded_bytes_max` (see [`Rows::split`]).
@@ -95,7 +121,8 @@ impl Batch {
     /// Memory held, for the memory budget.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.keys.memory_bytes() + self.rows.memory_bytes()
+        let known = self.known.as_ref().map_or(0, |known| size_of_val(&*known.numbers));
+        self.keys.memory_bytes() + self.rows.memory_bytes() + known
     }
 
     /// Verifies that `table` can store the batch. Called before any part of it is stored.

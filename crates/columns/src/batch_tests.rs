@@ -154,3 +154,22 @@ fn arranged_rows_are_in_order_of_series_numbers_and_new_series_come_last() {
         }
     }
 }
+
+#[test]
+fn numbers_that_were_looked_up_are_those_of_one_index() {
+    let index = |names: &[&str]| {
+        let index = SeriesIndex::default();
+        for (id, name) in names.iter().enumerate() {
+            index.insert(SeriesId(id as u32), &key::encode(&[KeyValue::Text((*name).to_owned())])).unwrap();
+        }
+        Arc::new(index)
+    };
+    let (old, new) = (index(&["b", "a"]), index(&["a"]));
+    let rows = Rows::new((0..6_000).map(|row| row % 2).collect(), vec![0; 6_000], Ops::All(Op::Replace), Vec::new());
+    let batch = Batch::new(keys(&["a", "c"]), rows);
+    assert_eq!(batch.numbers_in(&old), [Some(SeriesId(1)), None], "never looked up");
+    let arranged = batch.arranged(|| Some(Arc::clone(&old))).unwrap();
+    assert_eq!(arranged.numbers_in(&old), [Some(SeriesId(1)), None]);
+    assert_eq!(arranged.numbers_in(&new), [Some(SeriesId(0)), None], "the table was emptied");
+    assert_eq!(arranged.slice(5_999..6_000).numbers_in(&old), [None], "of the second key");
+}

@@ -640,7 +640,7 @@ impl Committing {
             let series = db.tables.get(&writes.table).map(|state| Arc::clone(&state.series));
             for batch in &writes.batches {
                 let ids = match &series {
-                    Some(series) => series.lookup_all(&batch.keys),
+                    Some(series) => batch.numbers_in(series),
                     None => vec![None; batch.keys.len()],
                 };
                 all.push(Resolved {

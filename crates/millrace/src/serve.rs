@@ -50,6 +50,7 @@ pub(crate) fn run(given: &Given, unknown_variables: &[String]) -> Result<(), Fai
     refuse_beyond_loopback(&settings)?;
     warn_of(&settings, unknown_variables);
     size::keep_pages_small(settings.memory_bytes);
+    size::keep_freed_memory(settings.memory_bytes);
     let runtime = server::runtime(settings.max_connections);
     let runtime = runtime.map_err(|error| Failure::new(format!("cannot start: {error}")))?;
     let served = runtime.block_on(serve(&settings));

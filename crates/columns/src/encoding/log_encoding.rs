@@ -84,13 +84,13 @@ fn write_bits(bits: &BooleanBuffer, out: &mut Vec<u8>) {
 
 /// Appends lengths, then the raw bytes.
 fn write_text(values: &ArrayRef, offsets: &[i32], scratch: &mut Vec<i64>, out: &mut Vec<u8>) {
-    let is_valid = |row: &usize| values.is_valid(*row);
-    let has_nulls = values.null_count() > 0;
+    let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
     scratch.clear();
-    if has_nulls {
-        scratch.extend((0..values.len()).filter(is_valid).map(|row| i64::from(offsets[row + 1] - offsets[row])));
-    } else {
-        scratch.extend(offsets.windows(2).map(|ends| i64::from(ends[1] - ends[0])));
+    match nulls {
+        Some(nulls) => {
+            scratch.extend(nulls.valid_indices().map(|row| i64::from(offsets[row + 1] - offsets[row])));
+        }
+        None => scratch.extend(offsets.windows(2).map(|ends| i64::from(ends[1] - ends[0]))),
     }
     write_ints(scratch, out);
     out.push(BLOB_RAW);
@@ -99,10 +99,10 @@ fn write_text(values: &ArrayRef, offsets: &[i32], scratch: &mut Vec<i64>, out: &
         None => values.as_binary::<i32>().value_data(),
     };
     let span = |from: usize, to: usize| &bytes[offsets[from] as usize..offsets[to] as usize];
-    if !has_nulls {
-        return out.extend_from_slice(span(0, values.len()));
+    match nulls {
+        Some(nulls) => nulls.valid_slices().for_each(|(from, to)| out.extend_from_slice(span(from, to))),
+        None => out.extend_from_slice(span(0, values.len())),
     }
-    (0..values.len()).filter(is_valid).for_each(|row| out.extend_from_slice(span(row, row + 1)));
 }
 
 /// Appends `values` (at least one) as an integer stream.

@@ -223,10 +223,11 @@ fn keys_of(table: &Table, arrays: &[Option<ArrayRef>], rows: usize) -> Result<(K
         .filter(|(column, _)| column.role == ColumnRole::Key)
         .map(|(column, array)| (column.ty, array))
         .collect();
-    if let [(DataType::Text, Some(array))] = columns[..]
-        && let Some(coded) = array.as_any_dictionary_opt()
-    {
-        return Ok(keys_of_codes(coded));
+    if let [(DataType::Text, Some(array))] = columns[..] {
+        return Ok(match array.as_any_dictionary_opt() {
+            Some(coded) => keys_of_codes(coded),
+            None => keys_of_texts(array.as_string::<i32>()),
+        });
     }
     let mut keys = KeyList::default();
     let mut series = Vec::with_capacity(rows);
@@ -255,6 +256,34 @@ fn keys_of(table: &Table, arrays: &[Option<ArrayRef>], rows: usize) -> Result<(K
         std::mem::swap(&mut bytes, &mut before);
     }
     Ok((keys, series))
+}
+
+/// Keys of a single key column of texts: the key of each text is made once, not once a row.
+fn keys_of_texts(texts: &StringArray) -> (KeyList, Vec<u32>) {
+    let mut keys = KeyList::default();
+    let mut known: FxHashMap<Option<&str>, u32> = FxHashMap::default();
+    let mut before = None;
+    let mut number_of = |text: Option<&str>| {
+        let is_null = text.is_none();
+        let mut bytes = Vec::new();
+        match text {
+            Some(text) => key::push_bytes(&mut bytes, text.as_bytes()),
+            None => key::push_null(&mut bytes),
+        }
+        key::finish(&mut bytes, 0, usize::from(is_null));
+        keys.intern(&bytes)
+    };
+    let series = texts.iter().map(|text| match before {
+        // Consecutive rows often have the same key, which then needs no lookup.
+        Some((same, number)) if same == text => number,
+        _ => {
+            let number = *known.entry(text).or_insert_with(|| number_of(text));
+            before = Some((text, number));
+            number
+        }
+    });
+    let series = series.collect();
+    (keys, series)
 }
 
 /// Keys of a single key column whose texts are in a dictionary: each is looked up once, not once a row.
