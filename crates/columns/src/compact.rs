@@ -21,7 +21,7 @@ use crate::filter::Filter;
 use crate::flush::{Output, SegmentBuild, prune_deletes};
 use crate::history::{self, NOW, Versions};
 use crate::merge::{Fold, Merger};
-use crate::partitions::{Partitions, are_far_apart, clamp};
+use crate::partitions::{Partitions, clamp, surroundings};
 use crate::scan::SeriesFilter;
 use crate::segment::{Segment, SegmentMeta};
 use crate::segments::Segments;
@@ -40,8 +40,8 @@ const SETTLING_BYTES_MAX: u64 = 8 << 30;
 const INPUT_SEGMENT_BYTES_MAX: u64 = INPUT_BYTES_MAX / 3;
 /// Smaller segments may be merged across partitions.
 const SMALL_BYTES: u64 = if cfg!(test) { 2_000 } else { 16 << 20 };
-/// Small segments far apart in time are merged only if there are more than these.
-const SMALL_FAR_MAX: usize = 32;
+/// Small segments that are far from all others are merged only if there are more than these.
+const ALONE_MAX: usize = 32;
 /// Partitions share an output until it has about this many bytes.
 const OUTPUT_BYTES_MIN: u64 = if cfg!(test) { 4_000 } else { 64 << 20 };
 
@@ -230,7 +230,7 @@ impl TableState {
             if own != hull {
                 (hull, within) = (own, self.segments.overlapping(&own));
             }
-            let fits = |_: &TimeRange, meta: &SegmentMeta| hull.covers(&meta.times);
+            let fits = |_: &TimeRange, at: usize| hull.covers(&self.segments[at].meta().times);
             // Segments of other time ranges are neither inputs nor an obstacle.
             let rest = &within[within.partition_point(|at| *at <= start)..];
             self.run_from(start, INPUTS_MIN, &fits, rest.iter().copied())
@@ -239,20 +239,26 @@ impl TableState {
         best.map(|run| self.compaction(&run)).or_else(|| self.pick_small(INPUTS_MIN))
     }
 
-    /// Small segments, whatever their partitions. Segments far apart in time stay apart, so that those of rows with wrong
-    /// times do not get into all others, unless there are many.
+    /// Small segments, whatever their partitions. Segments far apart in time stay apart, so that rows with wrong times do
+    /// not get into segments of others, unless there are many that are far from all others.
     fn pick_small(&self, inputs_min: usize) -> Option<Compaction> {
-        let is_small = |meta: &SegmentMeta| meta.bytes < SMALL_BYTES;
-        let small: Vec<usize> = (0..self.segments.len()).filter(|at| is_small(self.segments[*at].meta())).collect();
+        let is_small = |at: &usize| self.segments[*at].meta().bytes < SMALL_BYTES;
+        let small: Vec<usize> = (0..self.segments.len()).filter(is_small).collect();
+        if small.len() < inputs_min {
+            return None;
+        }
         let length = self.table.options.partition_length;
-        let is_near = |run: &TimeRange, meta: &SegmentMeta| is_small(meta) && !are_far_apart(length, run, &meta.times);
-        let run_of = |fits: &dyn Fn(&TimeRange, &SegmentMeta) -> bool| {
+        let times_of = |at: usize| &self.segments[at].meta().times;
+        let run_of = |starts: &[usize], fits: &dyn Fn(&TimeRange, usize) -> bool| {
             let run = |start: &usize| self.run_from(*start, inputs_min, fits, start + 1..self.segments.len());
-            small.iter().find_map(run)
+            starts.iter().find_map(run)
         };
-        let run = run_of(&is_near).or_else(|| {
-            let are_many = small.len() > SMALL_FAR_MAX;
-            are_many.then(|| run_of(&|_, meta| is_small(meta))).flatten()
+        let near = |run: &TimeRange, at| is_small(&at) && surroundings(length, run).overlaps(times_of(at));
+        let run = run_of(&small, &near).or_else(|| {
+            let is_alone = |at: &usize| self.segments.overlapping(&surroundings(length, times_of(*at))).len() == 1;
+            let alone: Vec<usize> = small.iter().copied().filter(is_alone).collect();
+            let are_many = alone.len() > ALONE_MAX;
+            are_many.then(|| run_of(&alone, &|_, at| alone.binary_search(&at).is_ok())).flatten()
         });
         run.map(|run| self.compaction(&run))
     }
@@ -264,13 +270,13 @@ impl TableState {
     /// The longest run starting with segment `start`, of segments that `fits` accepts, that is
     /// worth merging.
     ///
-    /// - `fits`: receives the time range of the run so far, and the next segment.
+    /// - `fits`: receives the time range of the run so far, and the position of the next segment.
     /// - `rest`: the newer segments, oldest first, that can be inputs or obstacles.
     fn run_from(
         &self,
         start: usize,
         inputs_min: usize,
-        fits: &dyn Fn(&TimeRange, &SegmentMeta) -> bool,
+        fits: &dyn Fn(&TimeRange, usize) -> bool,
         rest: impl Iterator<Item = usize>,
     ) -> Option<Vec<usize>> {
         let first = self.segments[start].meta();
@@ -283,7 +289,7 @@ impl TableState {
             // The most expensive test comes last: there may be thousands of segments of other time
             // ranges.
             let is_unobstructed = || !skipped.iter().any(|skipped| skipped.overlaps(&wider));
-            if fits(&times, meta) && bytes + meta.bytes <= INPUT_BYTES_MAX && is_unobstructed() {
+            if fits(&times, at) && bytes + meta.bytes <= INPUT_BYTES_MAX && is_unobstructed() {
                 run.push(at);
                 (times, bytes, largest) = (wider, bytes + meta.bytes, largest.max(meta.bytes));
                 if run.len() >= inputs_min && (inputs_min < INPUTS_MIN || largest.saturating_mul(3) <= bytes) {
@@ -607,7 +613,7 @@ impl TableState {
     /// Any run from segment `start` on that keeps versions in order, due or not, without every
     /// `skip`th file.
     pub(crate) fn pick_any(&self, start: usize, skip: u64) -> Option<Compaction> {
-        let fits = |_: &TimeRange, meta: &SegmentMeta| skip == 1 || !meta.file.is_multiple_of(skip);
+        let fits = |_: &TimeRange, at: usize| skip == 1 || !self.segments[at].meta().file.is_multiple_of(skip);
         self.run_from(start, 2, &fits, start + 1..self.segments.len()).map(|run| self.compaction(&run))
     }
 }
@@ -650,7 +656,16 @@ mod tests {
     fn compaction_takes_a_few_of_similar_size_and_keeps_the_order_of_versions() {
         let far: Vec<Meta> = (0..33).map(|at| (at * 1_000, at * 1_000 + 9, 100)).collect();
         let first: Vec<u64> = (0..16).collect();
-        let cases: [Case<'_>; 12] = [
+        // Ones with large ones of the same times between them are not alone, and must not be merged with these.
+        let mut with_others = far.clone();
+        with_others.extend([
+            (-5_000, -5_000, 10),
+            (-900, -850, 400),
+            (-5_000, -4_999, 10),
+            (-840, -820, 400),
+            (-810, -801, 400),
+        ]);
+        let cases: [Case<'_>; 13] = [
             ("four alike", &[(0, 9, 5_000); 4], Some(&[0, 1, 2, 3])),
             ("three alike", &[(0, 9, 5_000); 3], None),
             ("one too large", &[(0, 9, 50_000), (0, 9, 5_000), (0, 9, 5_000), (0, 9, 5_000)], None),
@@ -681,6 +696,7 @@ mod tests {
             ),
             ("small ones far apart", &far[..32], None),
             ("too many small ones far apart", &far, Some(&first)),
+            ("too many small ones far apart, and others", &with_others, Some(&first)),
             (
                 "small ones with those of wrong clocks between them",
                 &[

@@ -15,16 +15,14 @@ use crate::filter::Filter;
 use crate::history::{self, NOW, Versions, with_history_columns};
 use crate::merge::{Fold, Merger};
 use crate::merge_plan::MergePlan;
-use crate::partitions::{Partitions, parts};
+use crate::partitions::{FAR_PARTITIONS, Partitions, parts};
+use crate::rows::Rows;
 use crate::scan::ScanStats;
 use crate::segment::{BLOCK_ROWS_MAX, BLOCK_ROWS_MIN, BlockRows, Segment, SegmentWriter, block_rows};
 use crate::segments::Segments;
 use crate::series_file::write_series_file;
 use crate::sorted_run::{RowsSource, Source};
 use crate::state::{Entry, TableState};
-
-/// Fewer partitions are never cut: see [`parts`].
-const PARTITIONS_CUT_MIN: usize = 4;
 
 /// A finished flush of one table.
 #[derive(Clone)]
@@ -41,7 +39,7 @@ pub struct Flushed {
 }
 
 impl TableState {
-    /// Writes the entries of commits up to `upto` as one segment (none if no row is left; up to four if rows are far apart
+    /// Writes the entries of commits up to `upto` as one segment (none if no row is left; up to [`PARTS_MAX`](crate::partitions::PARTS_MAX) if rows are far apart
     /// in time): deletes among them are applied, and versions folded as far as no older version can
     /// change the result. Also writes the keys of series that are in no file yet. `next_file` returns file
     /// numbers. Must be called on the durable state, with its LSN.
@@ -153,8 +151,9 @@ impl TableState {
             (false, false) => Fold::None,
         };
         let columns: Arc<[_]> = self.columns_of(entries).into();
-        for (times, rows) in self.parts_of(entries) {
-            let sources = entry_sources(entries.iter().copied(), times, self.keeps_history()).0;
+        let parts = self.parts_of(entries);
+        let (all, _) = entry_rows(entries.iter().copied(), self.keeps_history());
+        for (times, rows) in parts {
             let output = Output {
                 env: Arc::clone(env),
                 dir: dir.to_owned(),
@@ -163,7 +162,7 @@ impl TableState {
                 rows,
                 form: Form::of(&self.table),
             };
-            let mut writing = output.begin(Merger::new(sources, fold));
+            let mut writing = output.begin(Merger::new(sources_within(&all, times), fold));
             while writing.step(next_file)? {}
             segments.extend(writing.finish(lsns)?);
         }
@@ -184,7 +183,7 @@ impl TableState {
             return Vec::new();
         }
         let partitions = Partitions::new(self.table.options.partition_length, times);
-        if partitions.count() < PARTITIONS_CUT_MIN {
+        if partitions.count() <= FAR_PARTITIONS {
             return vec![(times, rows().map(|rows| rows.len()).sum())];
         }
         let mut counts = vec![0; partitions.count()];
@@ -234,33 +233,36 @@ impl TableState {
     }
 }
 
-/// Sources for the rows of entries within `times`, oldest first: without rows that a delete among
-/// the entries hides, or, with `history`, all rows with their deletion times. Also returns these
-/// deletes.
-pub(crate) fn entry_sources<'a>(
+/// Rows of entries, oldest first, and the filter that selects those that are kept: without rows that a delete among the
+/// entries hides, or, with `history`, all rows with their deletion times. Also returns these deletes.
+pub(crate) fn entry_rows<'a>(
     entries: impl DoubleEndedIterator<Item = &'a Entry>,
-    times: TimeRange,
     history: bool,
-) -> (Vec<Source>, Vec<Arc<Deletes>>) {
+) -> (Vec<(Arc<Rows>, Filter)>, Vec<Arc<Deletes>>) {
     let mut newer = DeleteCollector::new(NOW, history);
-    let mut sources = Vec::new();
+    let mut all = Vec::new();
     for entry in entries.rev() {
         match entry {
             Entry::Delete(deletes) => newer.push(deletes),
             Entry::Rows { rows, committed, .. } if history => {
                 let rows = with_history_columns(rows, *committed, newer.filter());
-                let versions = Versions::All(DeleteFilter::default());
-                let filter = Filter { times, versions, ..Filter::all() };
-                sources.extend(RowsSource::in_stretches(rows, filter).map(Source::Rows));
+                all.push((rows, Filter { versions: Versions::All(DeleteFilter::default()), ..Filter::all() }));
             }
             Entry::Rows { rows, .. } => {
-                let filter = Filter { times, deletes: newer.filter().clone(), ..Filter::all() };
-                sources.extend(RowsSource::in_stretches(rows.clone(), filter).map(Source::Rows));
+                all.push((Arc::clone(rows), Filter { deletes: newer.filter().clone(), ..Filter::all() }));
             }
         }
     }
-    sources.reverse();
-    (sources, newer.filter().deletes.clone())
+    all.reverse();
+    (all, newer.filter().deletes.clone())
+}
+
+/// Sources for the rows of entries within `times`.
+pub(crate) fn sources_within(rows: &[(Arc<Rows>, Filter)], times: TimeRange) -> Vec<Source> {
+    let source = |(rows, filter): &(Arc<Rows>, Filter)| {
+        RowsSource::in_stretches(Arc::clone(rows), Filter { times, ..filter.clone() }).map(Source::Rows)
+    };
+    rows.iter().filter_map(source).collect()
 }
 
 /// The deletes that may still hide a row of an older segment. Deletes with no segment flushed
@@ -398,7 +400,7 @@ mod tests {
     use env::sim::SimEnv;
 
     use super::*;
-    use crate::rows::{Op, Ops, Rows};
+    use crate::rows::{Op, Ops};
     use crate::scan::{ScanRequest, TableView};
     use crate::tests::table;
 

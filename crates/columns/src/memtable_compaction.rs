@@ -21,7 +21,7 @@ use model::{ColumnId, DataType, Lsn, Result, Table, TimeRange};
 
 use crate::deletes::{Deletes, work};
 use crate::filter::Filter;
-use crate::flush::{any_within, entry_sources};
+use crate::flush::{any_within, entry_rows, sources_within};
 use crate::history;
 use crate::merge::{Fold, Merger};
 use crate::merge_plan::MergePlan;
@@ -103,7 +103,8 @@ impl TableState {
         let committed = committed.max()?;
         work::touch(merged.iter().map(|entry| entry.len()).sum());
         let keeps_history = self.keeps_history();
-        let (sources, deletes) = entry_sources(merged.iter().copied(), TimeRange::ALL, keeps_history);
+        let (rows, deletes) = entry_rows(merged.iter().copied(), keeps_history);
+        let sources = sources_within(&rows, TimeRange::ALL);
         let mut outputs = Vec::new();
         if !deletes.is_empty() {
             let deletes = Deletes::merged(&deletes, keeps_history);

@@ -8,10 +8,12 @@ use std::ops::Range;
 
 use model::TimeRange;
 
-/// Most partitions that are distinguished; if there are more, longer ones are used.
+/// Partitions of a time range are joined until about this many are left.
 const PARTITIONS_MAX: i128 = 4_096;
+/// Fewer empty partitions are no gap: data may be late, or written once a week.
+pub(crate) const FAR_PARTITIONS: usize = if cfg!(test) { 2 } else { 32 };
 /// Most parts.
-const PARTS_MAX: usize = 4;
+pub(crate) const PARTS_MAX: usize = 4;
 
 /// The partitions of a time range.
 pub(crate) struct Partitions {
@@ -72,20 +74,21 @@ pub(crate) fn clamp(time: i128) -> i64 {
     time.clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
-/// Cuts occupied partitions where more than a third of them, in one stretch, are empty; again within each part. Every occupied partition is in
-/// one of the parts, which begin and end with an occupied one, ascending.
+/// Cuts the partitions from the first to the last occupied one at gaps of many empty ones, which are more than a third of them; again within each
+/// part. Every occupied partition is in one of the parts, which begin and end with an occupied one, ascending.
+///
+/// A third, because in the middle between wrong times of the past and of the future, two gaps have nearly half each. (If partitions were joined
+/// because of one row, others must be farther apart to be cut. They are near, compared with that row.)
 pub(crate) fn parts(count: usize, is_occupied: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
     let occupied: Vec<usize> = (0..count).filter(|at| is_occupied(*at)).collect();
     let (Some(first), Some(last)) = (occupied.first(), occupied.last()) else { return Vec::new() };
     let mut parts = vec![*first..last + 1];
     while parts.len() < PARTS_MAX {
-        let gaps = occupied.windows(2).map(|pair| pair[0] + 1..pair[1]);
-        let is_within = |gap: &Range<usize>| {
-            parts
-                .iter()
-                .any(|part| part.contains(&gap.start) && part.contains(&gap.end) && is_long(gap.len(), part.len()))
+        let gaps = occupied.windows(2).map(|pair| pair[0] + 1..pair[1]).filter(|gap| gap.len() >= FAR_PARTITIONS);
+        let cuts = |gap: &Range<usize>| {
+            parts.iter().any(|part| part.contains(&gap.start) && part.contains(&gap.end) && 3 * gap.len() > part.len())
         };
-        let Some(gap) = gaps.filter(|gap| !gap.is_empty() && is_within(gap)).max_by_key(Range::len) else { break };
+        let Some(gap) = gaps.filter(cuts).max_by_key(Range::len) else { break };
         let Some(at) = parts.iter().position(|part| part.contains(&gap.start)) else { break };
         let end = std::mem::replace(&mut parts[at].end, gap.start);
         parts.insert(at + 1, gap.end..end);
@@ -93,19 +96,10 @@ pub(crate) fn parts(count: usize, is_occupied: impl Fn(usize) -> bool) -> Vec<Ra
     parts
 }
 
-/// Whether a stretch of empty partitions is long. A third, because in the middle between wrong times of the past and the future, two stretches
-/// have nearly half each.
-fn is_long(stretch: usize, all: usize) -> bool {
-    3 * stretch > all
-}
-
-/// Whether more than a third of the partitions from one range to the other are between them.
-pub(crate) fn are_far_apart(length: i64, a: &TimeRange, b: &TimeRange) -> bool {
-    let partitions = Partitions::new(length, a.union(b));
-    let at = |times: &TimeRange| (partitions.at(times.start), partitions.at(times.last));
-    let ((a_first, a_last), (b_first, b_last)) = (at(a), at(b));
-    let between = b_first.saturating_sub(a_last + 1).max(a_first.saturating_sub(b_last + 1));
-    is_long(between, partitions.count())
+/// The time range within which others are near `times`.
+pub(crate) fn surroundings(length: i64, times: &TimeRange) -> TimeRange {
+    let far = i128::from(length.max(1)) * FAR_PARTITIONS as i128;
+    TimeRange { start: clamp(i128::from(times.start) - far), last: clamp(i128::from(times.last) + far) }
 }
 
 #[cfg(test)]
@@ -132,30 +126,27 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_far_apart_as_rows_are() {
+    fn surroundings_are_as_long_as_a_gap() {
         let range = |start, last| TimeRange { start, last };
-        for (a, b, expected) in [
-            (range(0, 99), range(100, 199), false),
-            (range(0, 99), range(200, 299), false),
-            (range(0, 99), range(300, 399), true),
-            (range(0, 199), range(500, 599), true),
-            (range(0, 299), range(500, 699), false),
-            (range(0, 999), range(50, 50), false),
-            (range(i64::MIN, i64::MIN), range(i64::MAX, i64::MAX), true),
+        for (times, expected) in [
+            (range(0, 99), range(-200, 299)),
+            (range(i64::MIN, 5), range(i64::MIN, 205)),
+            (range(i64::MAX - 1, i64::MAX), range(i64::MAX - 201, i64::MAX)),
         ] {
-            assert_eq!(are_far_apart(100, &a, &b), expected, "{a:?} and {b:?}");
-            assert_eq!(are_far_apart(100, &b, &a), expected, "{b:?} and {a:?}");
+            assert_eq!(surroundings(100, &times), expected, "{times:?}");
         }
     }
 
     #[test]
     fn rows_are_cut_where_a_third_of_their_time_is_empty() {
-        let cases: [(&str, &[Range<usize>]); 12] = [
+        let cases: [(&str, &[Range<usize>]); 13] = [
             ("", &[]),
             ("...", &[]),
             ("..#..", &[2..3]),
             ("####", &[0..4]),
             ("#.#", &[0..3]),
+            // More than a third, and too few.
+            ("#.", &[0..1]),
             ("#..#", &[0..1, 3..4]),
             ("##..##", &[0..6]),
             ("#........##.#", &[0..1, 9..13]),

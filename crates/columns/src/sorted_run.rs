@@ -22,7 +22,7 @@ const WINDOW_ROWS: usize = if cfg!(test) { 16 } else { BLOCK_ROWS_MAX };
 /// Runs with fewer bytes of text count them by the average row.
 const EXACT_BYTES_MIN: usize = if cfg!(test) { 64 } else { 1 << 20 };
 
-/// Shorter stretches, on average, are not worth a run each.
+/// Rows of an entry for each stretch of selected rows: more stretches are not worth a run each.
 const STRETCH_ROWS_MIN: usize = if cfg!(test) { 4 } else { 512 };
 
 /// Sizes of the text and bytes values of a run, which limit the rows of a plan.
@@ -255,8 +255,8 @@ impl RowsSource {
         (!spans.is_empty()).then_some(RowsSource { rows, filter, spans, text_bytes, lifetimes })
     }
 
-    /// Like [`RowsSource::new`], for all series. If few rows are outside the filter's time range, or few within it, runs end at them, and the
-    /// columns of a run are read in one piece.
+    /// Like [`RowsSource::new`], for all series. If the rows within the filter's time range are a few stretches, a run ends with its stretch: it
+    /// has consecutive rows then, whose columns are copied in one piece.
     pub(crate) fn in_stretches(rows: Arc<Rows>, filter: Filter) -> Option<RowsSource> {
         let mut source = RowsSource::new(rows, filter)?;
         if let Some(mut spans) = stretches(&source.rows, &source.filter.times) {

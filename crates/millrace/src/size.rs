@@ -24,9 +24,9 @@ pub(crate) fn keep_pages_small(memory_bytes: u64) {
 }
 
 /// How long freed memory is kept for reuse, instead of a second. A writer of large batches allocates and frees gigabytes a minute; if they go
-/// back to the system, it clears every page anew, which took 5 % of the server's CPU.
+/// back to the system, it clears every page anew, which took a twentieth of the server's CPU.
 const FREED_KEPT_MS: c_long = 60_000;
-/// mimalloc's option `purge_delay`, and its default.
+/// The option `purge_delay` of mimalloc 3, and its default.
 const PURGE_DELAY: c_int = 15;
 const PURGE_DELAY_DEFAULT_MS: c_long = 1_000;
 
@@ -35,10 +35,10 @@ unsafe extern "C" {
     fn mi_option_set(option: c_int, value: c_long);
 }
 
-/// Lets the allocator keep freed memory for a minute, unless the server is small, or the environment has set the option.
+/// Lets the allocator keep freed memory for a minute, unless the server is small, or `MIMALLOC_PURGE_DELAY` says something else.
 pub(crate) fn keep_freed_memory(memory_bytes: u64) {
-    // SAFETY: both calls take numbers only, and an option may be changed at any time. A release of mimalloc that numbers its options otherwise
-    // has another default at this place, and is left alone.
+    // SAFETY: both functions take and return numbers, whose C types these are, and an option may be changed at any time. The test below fails
+    // when a release of mimalloc numbers its options otherwise.
     unsafe {
         if memory_bytes >= HUGE_PAGES_FROM && mi_option_get(PURGE_DELAY) == PURGE_DELAY_DEFAULT_MS {
             mi_option_set(PURGE_DELAY, FREED_KEPT_MS);

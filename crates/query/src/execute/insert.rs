@@ -8,7 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimestampNanosecondType, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, BinaryArray, Decimal128Array, RecordBatch};
+use arrow_array::{Array, ArrayRef, BinaryArray, Decimal128Array, RecordBatch, StringArray};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType as Arrow};
 use columns::rows::{Ops, arrow_type, time_values};
 use engine::{Batch, KeyList, Op, Rows};
@@ -17,6 +17,7 @@ use model::{ColumnRole, DataType, Error, Result, SqlState, Table, key};
 use parser::ast as tree;
 use relational::arrow::cast;
 use relational::types::{Value, sql_name, timestamptz};
+use rustc_hash::FxHashMap;
 
 use super::query;
 use crate::builder::{RowBuilder, null_error};

@@ -463,6 +463,7 @@ impl<'a> Connection<'a> {
                 .and_then(|mut encoder| encoder.write_all(&mut self.wire.output));
             rows += written.inspect_err(|_| self.wire.output.truncate(before))?;
         }
+        self.wire.hold_output(before)?;
         self.complete_rows("SELECT", rows);
         self.context.counters.rows.add(rows);
         Ok(())
@@ -483,7 +484,23 @@ impl<'a> Connection<'a> {
         if begun.is_err() {
             self.wire.output.truncate(before);
         }
+        if let Ok(Begun::Done(executed)) = &begun {
+            self.hold_sent(executed, before)?;
+        }
         begun
+    }
+
+    /// Reserves the memory of rows that a compiled statement has written to the output. Rows of a change, which may be committed already, are
+    /// counted even beyond the limit.
+    fn hold_sent(&mut self, executed: &Executed, before: usize) -> Result<()> {
+        match executed {
+            Executed::Sent { words: "SELECT", .. } => self.wire.hold_output(before),
+            Executed::Sent { .. } => {
+                self.wire.count_output();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Completes a statement that was started.
@@ -503,6 +520,10 @@ impl<'a> Connection<'a> {
         let messages = Messages { out: &mut *taken.output, forms };
         let executed = self.session.finish_execute(prepared, arguments, Some(messages), unfinished).await;
         taken.done = executed.is_ok();
+        drop(taken);
+        if let Ok(executed) = &executed {
+            self.hold_sent(executed, before)?;
+        }
         executed
     }
 

@@ -78,7 +78,9 @@ impl Connection<'_> {
                     CopyForm::File => rest.len(),
                 };
                 let (row, tail) = rest.split_at(length);
+                let before = self.wire.output.len();
                 backend::copy_data(&mut self.wire.output, |out| out.extend_from_slice(row));
+                self.wire.hold_output(before)?;
                 self.wire.flush_if_full().await?;
                 rest = tail;
             }

@@ -483,7 +483,9 @@ impl Connection<'_> {
         let mut sent = 0;
         loop {
             let (end, rows) = left.part(rows_max - sent);
+            let before = self.wire.output.len();
             self.wire.output.extend_from_slice(&left.messages[left.sent..end]);
+            self.wire.hold_output(before)?;
             left.sent = end;
             sent += rows;
             self.wire.flush_if_full().await?;

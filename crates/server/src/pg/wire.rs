@@ -231,22 +231,38 @@ impl Wire {
         self.sent = 0;
         if self.output.capacity() > KEEP_BYTES {
             self.output.shrink_to(FLUSH_BYTES);
-            self.held.shrink_to(0);
         }
+        self.held.shrink_to(0);
         Ok(true)
     }
 
-    /// Reserves the memory of the output until it is sent, if it is long.
+    /// Reserves the memory of the output until it is sent, if it is long. To be called when rows were appended.
     ///
     /// # Errors
     /// 53200 if it does not fit; the output is then cut to its first `before` bytes.
     pub(super) fn hold_output(&mut self, before: usize) -> Result<()> {
-        let long = |output: &Vec<u8>| if output.capacity() > LONG_BYTES { output.capacity() as u64 } else { 0 };
-        self.held.resize(long(&self.output)).inspect_err(|_| {
+        let bytes = self.long_output_bytes();
+        self.held.resize(bytes).inspect_err(|_| {
             self.output.truncate(before);
             self.output.shrink_to(FLUSH_BYTES);
-            self.held.shrink_to(long(&self.output));
+            let bytes = self.long_output_bytes();
+            self.held.shrink_to(bytes);
         })
+    }
+
+    /// Like [`Wire::hold_output`], even beyond the limit.
+    pub(super) fn count_output(&mut self) {
+        let bytes = self.long_output_bytes();
+        self.held.count(bytes);
+    }
+
+    /// Memory of the output; 0 if it is short.
+    fn long_output_bytes(&mut self) -> u64 {
+        if self.output.capacity() > LONG_BYTES.max(self.output.len() / 4 * 5) {
+            // A buffer that grew row by row has up to twice the memory of its rows.
+            self.output.shrink_to_fit();
+        }
+        if self.output.capacity() > LONG_BYTES { self.output.capacity() as u64 } else { 0 }
     }
 
     /// Appends messages, without a copy if they are the only ones.

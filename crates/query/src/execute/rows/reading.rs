@@ -242,9 +242,9 @@ impl<M: Maker> Left<M> {
         slots: &Semaphore,
         stops: bool,
     ) -> Result<bool> {
-        // A piece of a long row, and its copy among the messages to send.
+        // A piece of a long row. The connection reserves its copy among the messages to send.
         if M::bytes(&piece) > LONG_PIECE_BYTES {
-            self.held.resize(self.held.bytes().max(2 * M::bytes(&piece) as u64 + OPEN_BYTES))?;
+            self.held.resize(self.held.bytes().max(M::bytes(&piece) as u64 + OPEN_BYTES))?;
         }
         let piece = if self.pieces.is_empty() {
             match sender.try_send(Ok(piece)) {
