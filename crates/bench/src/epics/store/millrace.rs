@@ -165,7 +165,7 @@ impl Millrace {
         let value = fixed(row.column()?)?.map_or(0.0, f64::from_be_bytes);
         let severity = fixed(row.column()?)?.map_or(0, i64::from_be_bytes);
         let status = fixed(row.column()?)?.map_or(0, i64::from_be_bytes);
-        Ok(Sums { rows, value, size: 0.0, severity, status })
+        Ok(Sums { rows, value, severity, status, ..Sums::default() })
     }
 
     fn run(&mut self, sql: &str, timeout: Duration) -> Result<()> {

@@ -283,7 +283,7 @@ impl Rdb {
         let numbers = self.float(row.column()?)?.unwrap_or(0.0);
         let severity = self.integer(row.column()?)?;
         let status = self.integer(row.column()?)?;
-        Ok(Sums { rows, value: floats + numbers, size: 0.0, severity, status })
+        Ok(Sums { rows, value: floats + numbers, severity, status, ..Sums::default() })
     }
 
     /// An integer of any size, big-endian; null is 0.
