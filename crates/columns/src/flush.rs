@@ -233,12 +233,18 @@ impl TableState {
     }
 }
 
-/// Rows of entries, oldest first, and the filter that selects those that are kept: without rows that a delete among the
-/// entries hides, or, with `history`, all rows with their deletion times. Also returns these deletes.
+/// Rows of an entry, and the filter that selects those that are kept.
+pub(crate) struct EntryRows {
+    rows: Arc<Rows>,
+    filter: Filter,
+}
+
+/// Rows of entries, oldest first: without those that a delete among the entries hides, or, with `history`, all with their
+/// deletion times. Also returns these deletes.
 pub(crate) fn entry_rows<'a>(
     entries: impl DoubleEndedIterator<Item = &'a Entry>,
     history: bool,
-) -> (Vec<(Arc<Rows>, Filter)>, Vec<Arc<Deletes>>) {
+) -> (Vec<EntryRows>, Vec<Arc<Deletes>>) {
     let mut newer = DeleteCollector::new(NOW, history);
     let mut all = Vec::new();
     for entry in entries.rev() {
@@ -246,10 +252,12 @@ pub(crate) fn entry_rows<'a>(
             Entry::Delete(deletes) => newer.push(deletes),
             Entry::Rows { rows, committed, .. } if history => {
                 let rows = with_history_columns(rows, *committed, newer.filter());
-                all.push((rows, Filter { versions: Versions::All(DeleteFilter::default()), ..Filter::all() }));
+                let filter = Filter { versions: Versions::All(DeleteFilter::default()), ..Filter::all() };
+                all.push(EntryRows { rows, filter });
             }
             Entry::Rows { rows, .. } => {
-                all.push((Arc::clone(rows), Filter { deletes: newer.filter().clone(), ..Filter::all() }));
+                let filter = Filter { deletes: newer.filter().clone(), ..Filter::all() };
+                all.push(EntryRows { rows: Arc::clone(rows), filter });
             }
         }
     }
@@ -258,8 +266,8 @@ pub(crate) fn entry_rows<'a>(
 }
 
 /// Sources for the rows of entries within `times`.
-pub(crate) fn sources_within(rows: &[(Arc<Rows>, Filter)], times: TimeRange) -> Vec<Source> {
-    let source = |(rows, filter): &(Arc<Rows>, Filter)| {
+pub(crate) fn sources_within(rows: &[EntryRows], times: TimeRange) -> Vec<Source> {
+    let source = |EntryRows { rows, filter }: &EntryRows| {
         RowsSource::in_stretches(Arc::clone(rows), Filter { times, ..filter.clone() }).map(Source::Rows)
     };
     rows.iter().filter_map(source).collect()
@@ -431,6 +439,9 @@ mod tests {
         (ranges, rows)
     }
 
+    /// Name, times of each series, retention horizon; time ranges of the segments, rows of each series.
+    type Case<'a> = (&'a str, Vec<i64>, i64, &'a [(i64, i64)], usize);
+
     #[test]
     fn rows_far_from_the_others_get_a_segment_of_their_own() {
         let near: Vec<i64> = (1_000..1_050).collect();
@@ -439,7 +450,7 @@ mod tests {
             times.sort_unstable();
             times
         };
-        let cases: [(&str, Vec<i64>, i64, &[(i64, i64)], usize); 6] = [
+        let cases: [Case<'_>; 6] = [
             ("none far", with(&[900]), i64::MIN, &[(900, 1_049)], 51),
             ("a clock that was never set", with(&[-90_000]), i64::MIN, &[(-90_000, -90_000), (1_000, 1_049)], 51),
             (

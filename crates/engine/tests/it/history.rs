@@ -39,7 +39,7 @@ fn set_history(engine: &Engine, history: bool) {
 fn write(engine: &Engine, op: Op, rows: &[(&str, i64, f64)]) -> i64 {
     let mut txn = begin(engine);
     let id = txn.snapshot().catalog().expect(&TableName::public("t")).expect("table").id;
-    let Batch { keys, rows } = batch(rows);
+    let Batch { keys, rows, .. } = batch(rows);
     let columns = rows.columns().into_owned();
     let rows = Rows::new(rows.series.clone(), rows.times.clone(), Ops::All(op), columns);
     txn.write(id, Batch::new(keys, rows)).expect("write");
