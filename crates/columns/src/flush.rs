@@ -39,7 +39,7 @@ pub struct Flushed {
 }
 
 impl TableState {
-    /// Writes the entries of commits up to `upto` as one segment (none if no row is left; up to [`PARTS_MAX`](crate::partitions::PARTS_MAX) if rows are far apart
+    /// Writes the entries of commits up to `upto` as one segment (none if no row is left; up to four if rows are far apart
     /// in time): deletes among them are applied, and versions folded as far as no older version can
     /// change the result. Also writes the keys of series that are in no file yet. `next_file` returns file
     /// numbers. Must be called on the durable state, with its LSN.

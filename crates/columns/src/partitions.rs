@@ -13,7 +13,7 @@ const PARTITIONS_MAX: i128 = 4_096;
 /// Fewer empty partitions are no gap: data may be late, or written once a week.
 pub(crate) const FAR_PARTITIONS: usize = if cfg!(test) { 2 } else { 32 };
 /// Most parts.
-pub(crate) const PARTS_MAX: usize = 4;
+const PARTS_MAX: usize = 4;
 
 /// The partitions of a time range.
 pub(crate) struct Partitions {
