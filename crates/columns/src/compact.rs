@@ -656,7 +656,7 @@ mod tests {
     fn compaction_takes_a_few_of_similar_size_and_keeps_the_order_of_versions() {
         let far: Vec<Meta> = (0..33).map(|at| (at * 1_000, at * 1_000 + 9, 100)).collect();
         let first: Vec<u64> = (0..16).collect();
-        // Ones with large ones of the same times between them are not alone, and must not be merged with these.
+        // The three of -900 to -801 are near each other: they are not alone, and must not be merged with the others.
         let mut with_others = far.clone();
         with_others.extend([
             (-5_000, -5_000, 10),

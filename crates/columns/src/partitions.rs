@@ -11,7 +11,7 @@ use model::TimeRange;
 /// Partitions of a time range are joined until about this many are left.
 const PARTITIONS_MAX: i128 = 4_096;
 /// Fewer empty partitions are no gap: data may be late, or written once a week.
-pub(crate) const FAR_PARTITIONS: usize = if cfg!(test) { 2 } else { 32 };
+pub(crate) const FAR_PARTITIONS: usize = if cfg!(test) { 3 } else { 32 };
 /// Most parts.
 const PARTS_MAX: usize = 4;
 
@@ -77,7 +77,7 @@ pub(crate) fn clamp(time: i128) -> i64 {
 /// Cuts the partitions from the first to the last occupied one at gaps of many empty ones, which are more than a third of them; again within each
 /// part. Every occupied partition is in one of the parts, which begin and end with an occupied one, ascending.
 ///
-/// A third, because in the middle between wrong times of the past and of the future, two gaps have nearly half each. (If partitions were joined
+/// The limit is a third, because in the middle between wrong times of the past and of the future, two gaps have nearly half each. (If partitions were joined
 /// because of one row, others must be farther apart to be cut. They are near, compared with that row.)
 pub(crate) fn parts(count: usize, is_occupied: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
     let occupied: Vec<usize> = (0..count).filter(|at| is_occupied(*at)).collect();
@@ -129,9 +129,9 @@ mod tests {
     fn surroundings_are_as_long_as_a_gap() {
         let range = |start, last| TimeRange { start, last };
         for (times, expected) in [
-            (range(0, 99), range(-200, 299)),
-            (range(i64::MIN, 5), range(i64::MIN, 205)),
-            (range(i64::MAX - 1, i64::MAX), range(i64::MAX - 201, i64::MAX)),
+            (range(0, 99), range(-300, 399)),
+            (range(i64::MIN, 5), range(i64::MIN, 305)),
+            (range(i64::MAX - 1, i64::MAX), range(i64::MAX - 301, i64::MAX)),
         ] {
             assert_eq!(surroundings(100, &times), expected, "{times:?}");
         }
@@ -145,9 +145,9 @@ mod tests {
             ("..#..", &[(2, 3)]),
             ("####", &[(0, 4)]),
             ("#.#", &[(0, 3)]),
-            // More than a third, and too few.
-            ("#.", &[(0, 1)]),
-            ("#..#", &[(0, 1), (3, 4)]),
+            // The gap is more than a third, and too short.
+            ("#..#", &[(0, 4)]),
+            ("#...#", &[(0, 1), (4, 5)]),
             ("##..##", &[(0, 6)]),
             ("#........##.#", &[(0, 1), (9, 13)]),
             // A clock that was never set, and one of the far future.

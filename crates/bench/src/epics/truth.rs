@@ -48,7 +48,8 @@ pub(crate) struct Sums {
     /// Sum of the values that a double holds, and of their sizes, which bounds the rounding error
     /// of any order of addition.
     pub(super) value: f64,
-    /// What additions to `value` have rounded off: billions of small values and a few large ones would lose 10^-8 of the sum.
+    /// The sum of what additions to `value` have rounded off. Without it, billions of small values beside a few large ones lose 10^-8 of the
+    /// whole.
     pub(super) rounded_off: f64,
     pub(super) size: f64,
     pub(super) severity: i64,
