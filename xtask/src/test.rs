@@ -17,6 +17,7 @@ const BELOW_QUERY: &[&str] = &[
     "parser",
     "scalar",
     "binder",
+    "timeseries",
     "env",
     "wal",
     "columns",
@@ -31,7 +32,7 @@ const BELOW_QUERY: &[&str] = &[
 ];
 /// `bench` measures the program of `millrace`, and is in the same call of cargo: alone, each would select other features of
 /// Arrow, and DataFusion would be built once more.
-const FROM_QUERY: &[&str] = &["relational", "query", "server", "archiver", "millrace", "xtask", "bench"];
+const FROM_QUERY: &[&str] = &["relational", "query", "server", "archiver", "tsm", "millrace", "xtask", "bench"];
 /// Schedules of each kind for each program of `model`; takes seconds.
 const SCHEDULES: u64 = 500;
 

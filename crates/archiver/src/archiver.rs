@@ -11,12 +11,12 @@ use epics::client::SettingError;
 use epics::{ca, pva};
 use model::{Error, Result, SqlState};
 use query::Database;
+use query::client::SqlClient;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::registry::Protocol;
 use crate::shared::{Clients, Shared, not_started};
-use crate::sql::Sql;
 use crate::summaries::Watermarks;
 use crate::tables::DEFINITIONS;
 use crate::{filling, keeping, rdb_views, writing};
@@ -44,7 +44,7 @@ impl Archiver {
     pub async fn start(database: &Database) -> Result<Archiver> {
         let settings =
             (ca::Settings::from_environment().map_err(invalid)?, pva::Settings::from_environment().map_err(invalid)?);
-        let mut sql = Sql::new(database);
+        let mut sql = SqlClient::new(database);
         for statement in DEFINITIONS {
             sql.run(statement, &[]).await.map_err(|error| error.context("archiver"))?;
         }

@@ -25,6 +25,7 @@ use epics::sample::{Nanos, Sample};
 use futures::stream;
 use model::{Error, Result, SqlState};
 use serde_json::{Value as Json, json};
+use server::http::streamed::PATIENCE;
 use server::http::{Body, Request, Response};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Semaphore, mpsc};
@@ -36,7 +37,6 @@ use crate::peers::{OWN_ONLY, Peer, Pieces};
 use crate::reading;
 use crate::replies;
 use crate::shared::{Committed, Shared};
-use crate::streams::PATIENCE;
 use crate::times;
 
 /// Clients that follow at a time.

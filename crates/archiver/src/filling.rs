@@ -18,6 +18,7 @@ use epics::sample::Nanos;
 use futures::StreamExt;
 use model::{Error, Result, limits};
 use query::Value;
+use query::client::{SqlClient, there};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -25,7 +26,6 @@ use crate::history;
 use crate::peers::{Coverage, Peer, Peers, Versions};
 use crate::sampling::reason;
 use crate::shared::Shared;
-use crate::sql::{Sql, there};
 use crate::summaries;
 use crate::tables::{Gap, Pending};
 use crate::values;
@@ -176,7 +176,7 @@ impl Filler {
 /// Gaps behind another that have ended, and that not all pairs were asked about, by start, PV and reason; and whether there are no
 /// more. Samples are not wanted in some.
 async fn unfilled(shared: &Shared, after: Option<&Open>) -> Result<(Vec<Open>, bool)> {
-    let mut sql = Sql::new(&shared.database);
+    let mut sql = SqlClient::new(&shared.database);
     let wanted: Vec<String> = reason::ALL
         .iter()
         .filter(|reason| !reason::MEANT.contains(reason))
@@ -310,7 +310,7 @@ fn told_gap(event: &Event) -> Option<Gap> {
 
 /// Adds the versions of a PV's metadata that the pair has of a gap.
 async fn metadata(shared: &Shared, pv: &str, gap: Span, versions: &Versions, rows: &mut Pending) -> Result<()> {
-    let own = history::versions_of(&mut Sql::new(&shared.database), pv).await?;
+    let own = history::versions_of(&mut SqlClient::new(&shared.database), pv).await?;
     versions.read(|versions| {
         for version in versions.iter().filter(|version| gap.from <= version.since && version.since <= gap.to) {
             let is_known = own.iter().any(|own| own.since == version.since);
@@ -326,12 +326,12 @@ async fn metadata(shared: &Shared, pv: &str, gap: Span, versions: &Versions, row
 
 async fn commit(shared: &Shared, rows: &mut Pending) -> Result<()> {
     let batches = rows.finish()?;
-    summaries::commit(&mut Sql::new(&shared.database), &shared.watermarks, &batches, async |_| Ok(())).await
+    summaries::commit(&mut SqlClient::new(&shared.database), &shared.watermarks, &batches, async |_| Ok(())).await
 }
 
 /// Times of the samples of a PV in a span, sorted.
 async fn own_times(shared: &Shared, pv: &str, span: Span) -> Result<Vec<Nanos>> {
-    let mut sql = Sql::new(&shared.database);
+    let mut sql = SqlClient::new(&shared.database);
     let values = [Value::Text(pv.to_owned()), Value::Timestamptz(span.from), Value::Timestamptz(span.to)];
     let text = "SELECT time FROM epics.samples WHERE pv = $1 AND time > $2 AND time <= $3 ORDER BY time";
     let mut all = Vec::new();

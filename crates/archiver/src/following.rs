@@ -6,6 +6,7 @@ use std::sync::Arc;
 use epics::sample::Nanos;
 use model::Result;
 use query::Value;
+use query::client::{SqlClient, there};
 
 use crate::history;
 use crate::names;
@@ -14,7 +15,6 @@ use crate::policies::Policies;
 use crate::registry::{Definition, Method, Protocol, Pv};
 use crate::sampling::reason;
 use crate::shared::Shared;
-use crate::sql::{Sql, there};
 use crate::tables::{Gap, Version};
 
 /// Time behind the last mark of a run in which samples may have been committed.
@@ -29,7 +29,7 @@ struct Known {
 }
 
 /// State of all PVs, or of those of some names.
-async fn known(sql: &mut Sql, names: Option<&[String]>) -> Result<HashMap<String, Known>> {
+async fn known(sql: &mut SqlClient, names: Option<&[String]>) -> Result<HashMap<String, Known>> {
     let mut all: HashMap<String, Known> = HashMap::new();
     for (name, gap) in open_gaps(sql, names).await? {
         all.entry(name).or_default().gap = Some(gap);
@@ -53,7 +53,7 @@ fn with_known(definition: Definition, known: Known) -> Pv {
 impl Shared {
     /// Takes up what an earlier run left, and subscribes. PVs without an open gap get one for the time in which no archiver
     /// ran.
-    pub(crate) async fn resume(&self, sql: &mut Sql) -> Result<()> {
+    pub(crate) async fn resume(&self, sql: &mut SqlClient) -> Result<()> {
         let stopped = last_seen(sql).await?;
         let definitions = self.definitions(sql, None).await?;
         let mut known = known(sql, None).await?;
@@ -110,7 +110,7 @@ impl Shared {
     /// Those of SQL.
     pub(crate) async fn follow(&self, names: Option<&[String]>) -> Result<()> {
         let _one = self.following.lock().await;
-        let mut sql = Sql::new(&self.database);
+        let mut sql = SqlClient::new(&self.database);
         self.follow_aliases(&mut sql).await?;
         self.follow_peers(&mut sql).await?;
         if names.is_some_and(<[String]>::is_empty) {
@@ -145,7 +145,7 @@ impl Shared {
     }
 
     /// Definitions of all PVs, or of those of some names, with what their policies say.
-    async fn definitions(&self, sql: &mut Sql, names: Option<&[String]>) -> Result<Vec<Definition>> {
+    async fn definitions(&self, sql: &mut SqlClient, names: Option<&[String]>) -> Result<Vec<Definition>> {
         let columns = "SELECT name, method, period, policy, paused, protocol, created, modified, \
                        enabled_by, disabled_by, deadband FROM epics.pvs";
         let found = match names {
@@ -161,7 +161,7 @@ impl Shared {
         let mut all = Vec::new();
         for rows in found {
             let (mut name, mut method, mut period) = (rows.texts(0)?, rows.texts(1)?, rows.numbers(2)?);
-            let (mut policy, mut paused, mut protocol) = (rows.texts(3)?, rows.flags(4)?, rows.texts(5)?);
+            let (mut policy, mut paused, mut protocol) = (rows.texts(3)?, rows.booleans(4)?, rows.texts(5)?);
             let (mut created, mut modified) = (rows.times(6)?, rows.times(7)?);
             let (mut enabled_by, mut disabled_by, mut deadband) = (rows.texts(8)?, rows.texts(9)?, rows.numbers(10)?);
             for row in 0..rows.len() {
@@ -186,7 +186,7 @@ impl Shared {
         Ok(all)
     }
 
-    async fn follow_aliases(&self, sql: &mut Sql) -> Result<()> {
+    async fn follow_aliases(&self, sql: &mut SqlClient) -> Result<()> {
         let mut aliases = Vec::new();
         for rows in sql.rows("SELECT alias, pv FROM epics.aliases", &[]).await? {
             let (mut alias, mut pv) = (rows.texts(0)?, rows.texts(1)?);
@@ -217,10 +217,10 @@ impl Shared {
     }
 
     /// Makes the peers those of `epics.peers`.
-    async fn follow_peers(&self, sql: &mut Sql) -> Result<()> {
+    async fn follow_peers(&self, sql: &mut SqlClient) -> Result<()> {
         let mut peers = Vec::new();
         for rows in sql.rows("SELECT url, pair FROM epics.peers ORDER BY created, url", &[]).await? {
-            let (mut url, mut pair) = (rows.texts(0)?, rows.flags(1)?);
+            let (mut url, mut pair) = (rows.texts(0)?, rows.booleans(1)?);
             for row in 0..rows.len() {
                 let url = there(url.take(row))?;
                 // Others write this table too.
@@ -305,7 +305,7 @@ fn finite(number: Option<f64>) -> Option<f64> {
 }
 
 /// Time at which an archiver was last seen.
-async fn last_seen(sql: &mut Sql) -> Result<Option<Nanos>> {
+async fn last_seen(sql: &mut SqlClient) -> Result<Option<Nanos>> {
     for rows in sql.rows("SELECT max(seen) FROM epics.runs", &[]).await? {
         if rows.len() > 0 {
             return Ok(rows.times(0)?.take(0));
@@ -315,7 +315,7 @@ async fn last_seen(sql: &mut Sql) -> Result<Option<Nanos>> {
 }
 
 /// Gaps that last, each with its PV: of all PVs, or of those of some names.
-async fn open_gaps(sql: &mut Sql, names: Option<&[String]>) -> Result<Vec<(String, Gap)>> {
+async fn open_gaps(sql: &mut SqlClient, names: Option<&[String]>) -> Result<Vec<(String, Gap)>> {
     let (condition, values) = history::of_names(names);
     let text = format!(
         "SELECT pv, reason, time, samples, detail FROM epics.gaps WHERE ended IS NULL AND {condition} ORDER BY time"

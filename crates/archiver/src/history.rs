@@ -12,11 +12,11 @@ use epics::processors::Span;
 use epics::sample::{Metadata, Nanos, Sample, Severity};
 use futures::StreamExt;
 use model::{Error, Result};
+use query::client::{Rows, SqlClient, there};
 use query::{Batches, Database, Value};
 use tokio::runtime::Handle;
 
 use crate::sampling::reason;
-use crate::sql::{Rows, Sql, there};
 use crate::tables::{Gap, Version, limit_columns, limits_of};
 use crate::values::{self, Read};
 
@@ -90,7 +90,7 @@ pub(crate) fn of_names(names: Option<&[String]>) -> (&'static str, Vec<Value>) {
 ///
 /// # Errors
 /// Those of SQL, here and below.
-pub(crate) async fn newest_times(sql: &mut Sql, names: Option<&[String]>) -> Result<Vec<(String, Nanos)>> {
+pub(crate) async fn newest_times(sql: &mut SqlClient, names: Option<&[String]>) -> Result<Vec<(String, Nanos)>> {
     let (condition, values) = of_names(names);
     let text = format!("SELECT pv, max(time) FROM epics.samples WHERE {condition} GROUP BY pv");
     let mut times = Vec::new();
@@ -104,7 +104,7 @@ pub(crate) async fn newest_times(sql: &mut Sql, names: Option<&[String]>) -> Res
 }
 
 /// Whether the newest sample of a PV up to a time is a number, not an enumeration, a text or a waveform; true without one.
-pub(crate) async fn is_number(sql: &mut Sql, pv: &str, until: Nanos) -> Result<bool> {
+pub(crate) async fn is_number(sql: &mut SqlClient, pv: &str, until: Nanos) -> Result<bool> {
     let text =
         format!("SELECT pv, {COLUMNS} FROM epics.samples WHERE pv = $1 AND time <= $2 ORDER BY time DESC LIMIT 1");
     let newest = samples_at(sql, &text, &[Value::Text(pv.to_owned()), Value::Timestamptz(until)]).await?.pop();
@@ -112,7 +112,7 @@ pub(crate) async fn is_number(sql: &mut Sql, pv: &str, until: Nanos) -> Result<b
 }
 
 /// Number of the samples of a PV in a span.
-pub(crate) async fn count(sql: &mut Sql, pv: &str, span: Span) -> Result<i64> {
+pub(crate) async fn count(sql: &mut SqlClient, pv: &str, span: Span) -> Result<i64> {
     let values = [Value::Text(pv.to_owned()), Value::Timestamptz(span.from), Value::Timestamptz(span.to)];
     let text = "SELECT count(*) FROM epics.samples WHERE pv = $1 AND time > $2 AND time <= $3";
     for rows in sql.rows(text, &values).await? {
@@ -125,7 +125,7 @@ pub(crate) async fn count(sql: &mut Sql, pv: &str, span: Span) -> Result<i64> {
 
 /// The newest sample of each of these PVs at or before a time, and not before another.
 pub(crate) async fn samples_at_time(
-    sql: &mut Sql,
+    sql: &mut SqlClient,
     names: Vec<String>,
     from: Nanos,
     at: Nanos,
@@ -138,7 +138,7 @@ pub(crate) async fn samples_at_time(
     samples_at(sql, &text, &[names, Value::Timestamptz(from), Value::Timestamptz(at)]).await
 }
 
-async fn samples_at(sql: &mut Sql, text: &str, values: &[Value]) -> Result<Vec<(String, Sample)>> {
+async fn samples_at(sql: &mut SqlClient, text: &str, values: &[Value]) -> Result<Vec<(String, Sample)>> {
     let mut samples = Vec::new();
     for rows in sql.rows(text, values).await? {
         let mut names = rows.texts(0)?;
@@ -151,7 +151,7 @@ async fn samples_at(sql: &mut Sql, text: &str, values: &[Value]) -> Result<Vec<(
 }
 
 /// The newest version of the metadata of each PV, or of each of some names.
-pub(crate) async fn newest_versions(sql: &mut Sql, names: Option<&[String]>) -> Result<Vec<(String, Version)>> {
+pub(crate) async fn newest_versions(sql: &mut SqlClient, names: Option<&[String]>) -> Result<Vec<(String, Version)>> {
     let (condition, values) = of_names(names);
     let text = format!(
         "SELECT DISTINCT ON (pv) pv, since, type, count, host, units, precision, labels, {} FROM epics.metadata \
@@ -162,7 +162,7 @@ pub(crate) async fn newest_versions(sql: &mut Sql, names: Option<&[String]>) -> 
 }
 
 /// All versions of a PV's metadata, oldest first.
-pub(crate) async fn versions_of(sql: &mut Sql, pv: &str) -> Result<Vec<Version>> {
+pub(crate) async fn versions_of(sql: &mut SqlClient, pv: &str) -> Result<Vec<Version>> {
     let text = format!(
         "SELECT pv, since, type, count, host, units, precision, labels, {} FROM epics.metadata WHERE pv = $1 ORDER BY since",
         limit_columns()
@@ -171,7 +171,7 @@ pub(crate) async fn versions_of(sql: &mut Sql, pv: &str) -> Result<Vec<Version>>
     Ok(versions.into_iter().map(|(_, version)| version).collect())
 }
 
-async fn versions(sql: &mut Sql, text: &str, values: &[Value]) -> Result<Vec<(String, Version)>> {
+async fn versions(sql: &mut SqlClient, text: &str, values: &[Value]) -> Result<Vec<(String, Version)>> {
     let mut all = Vec::new();
     for rows in sql.rows(text, values).await? {
         read_versions(&rows, &mut all)?;
@@ -235,7 +235,7 @@ pub(crate) fn interruptions(gaps: &[Gap]) -> Vec<Interruption> {
 }
 
 /// Times of the first and the last sample of a PV; `None` without one.
-pub(crate) async fn ends(sql: &mut Sql, pv: &str) -> Result<Option<(Nanos, Nanos)>> {
+pub(crate) async fn ends(sql: &mut SqlClient, pv: &str) -> Result<Option<(Nanos, Nanos)>> {
     let text = "SELECT min(time), max(time) FROM epics.samples WHERE pv = $1";
     for rows in sql.rows(text, &[Value::Text(pv.to_owned())]).await? {
         if rows.len() > 0 {
@@ -246,14 +246,14 @@ pub(crate) async fn ends(sql: &mut Sql, pv: &str) -> Result<Option<(Nanos, Nanos
 }
 
 /// Gaps of a PV that touch a span, oldest first, without those that were filled.
-pub(crate) async fn gaps(sql: &mut Sql, pv: &str, span: Span) -> Result<Vec<Gap>> {
+pub(crate) async fn gaps(sql: &mut SqlClient, pv: &str, span: Span) -> Result<Vec<Gap>> {
     let values = [Value::Text(pv.to_owned()), Value::Timestamptz(span.to), Value::Timestamptz(span.from)];
     let text = "SELECT time, ended, reason, samples, detail, filled FROM epics.gaps WHERE pv = $1 AND time <= $2 \
                 AND (ended >= $3 OR ended IS NULL) AND filled IS NOT TRUE ORDER BY time";
     let mut all = Vec::new();
     for rows in sql.rows(text, &values).await? {
         let (mut time, mut ended, mut why) = (rows.times(0)?, rows.times(1)?, rows.texts(2)?);
-        let (mut samples, mut detail, mut filled) = (rows.integers(3)?, rows.texts(4)?, rows.flags(5)?);
+        let (mut samples, mut detail, mut filled) = (rows.integers(3)?, rows.texts(4)?, rows.booleans(5)?);
         for row in 0..rows.len() {
             let why = there(why.take(row))?;
             all.push(Gap {
@@ -271,14 +271,14 @@ pub(crate) async fn gaps(sql: &mut Sql, pv: &str, span: Span) -> Result<Vec<Gap>
 }
 
 /// Starts and ends of gaps of a PV that touch a span and that no pair was asked about, oldest first.
-pub(crate) async fn unfilled(sql: &mut Sql, pv: &str, span: Span) -> Result<Vec<(Nanos, Option<Nanos>)>> {
+pub(crate) async fn unfilled(sql: &mut SqlClient, pv: &str, span: Span) -> Result<Vec<(Nanos, Option<Nanos>)>> {
     // No samples are wanted while another PV switches archiving off; a pause may be that of a PV that moves.
     let gaps = gaps(sql, pv, span).await?.into_iter().filter(|gap| gap.filled.is_none() && gap.reason != reason::OFF);
     Ok(gaps.map(|gap| (gap.start, gap.ended)).collect())
 }
 
 /// PVs that have such a gap at a time.
-pub(crate) async fn unfilled_at(sql: &mut Sql, at: Nanos) -> Result<HashSet<String>> {
+pub(crate) async fn unfilled_at(sql: &mut SqlClient, at: Nanos) -> Result<HashSet<String>> {
     let text = "SELECT pv FROM epics.gaps WHERE time <= $1 AND (ended >= $1 OR ended IS NULL) AND filled IS NULL";
     let mut names = HashSet::new();
     for rows in sql.rows(text, &[Value::Timestamptz(at)]).await? {
@@ -295,7 +295,7 @@ pub(crate) async fn unfilled_at(sql: &mut Sql, at: Nanos) -> Result<HashSet<Stri
 pub(crate) struct Events {
     runtime: Handle,
     /// Keeps the statement running.
-    _sql: Sql,
+    _sql: SqlClient,
     first: Option<Sample>,
     batches: Batches,
     batch: Option<(Decoded, usize)>,
@@ -308,12 +308,12 @@ impl Events {
     /// # Errors
     /// Those of SQL, here and below.
     pub(crate) async fn new(database: &Database, pv: &str, span: Span) -> Result<Events> {
-        let interruptions = interruptions(&gaps(&mut Sql::new(database), pv, span).await?);
+        let interruptions = interruptions(&gaps(&mut SqlClient::new(database), pv, span).await?);
         let mut events = Events::within(database, pv, span, interruptions).await?;
         let text =
             format!("SELECT pv, {COLUMNS} FROM epics.samples WHERE pv = $1 AND time <= $2 ORDER BY time DESC LIMIT 1");
         let values = [Value::Text(pv.to_owned()), Value::Timestamptz(span.from)];
-        let first = samples_at(&mut Sql::new(database), &text, &values).await?.pop();
+        let first = samples_at(&mut SqlClient::new(database), &text, &values).await?.pop();
         events.first = first.map(|(_, sample)| sample);
         Ok(events)
     }
@@ -325,7 +325,7 @@ impl Events {
         span: Span,
         interruptions: Vec<Interruption>,
     ) -> Result<Events> {
-        let mut sql = Sql::new(database);
+        let mut sql = SqlClient::new(database);
         let (from, to) = (Value::Timestamptz(span.from), Value::Timestamptz(span.to));
         let text =
             format!("SELECT {COLUMNS} FROM epics.samples WHERE pv = $1 AND time > $2 AND time <= $3 ORDER BY time");

@@ -14,6 +14,7 @@ use epics::pb::{Header, KnownFields, Reader, Record};
 use epics::sample::Nanos;
 use model::{Result, limits};
 use query::Value;
+use query::client::SqlClient;
 use serde_json::json;
 use server::http::{Request, Response};
 
@@ -23,7 +24,6 @@ use crate::parameters::{Parameters, invalid};
 use crate::replies;
 use crate::sampling::reason;
 use crate::shared::Shared;
-use crate::sql::Sql;
 use crate::summaries;
 use crate::tables::{Gap, Pending, Version};
 use crate::values;
@@ -49,7 +49,7 @@ pub(crate) async fn samples(shared: &Arc<Shared>, request: &Request) -> Result<R
     let mut import = Import::default();
     import.read(request.body())?;
     let Import { mut rows, versions, samples, damaged, told, .. } = import;
-    let mut sql = Sql::new(&shared.database);
+    let mut sql = SqlClient::new(&shared.database);
     let mut kept = Vec::new();
     for (pv, versions) in versions {
         let known = versions_of(&mut sql, &pv).await?;
@@ -81,7 +81,7 @@ pub(crate) async fn progress(shared: &Arc<Shared>, request: &Request) -> Result<
     let source = Value::Text(parameters.expect("source")?.to_owned());
     let text = "SELECT until, samples FROM epics.imports WHERE source = $1";
     let (mut until, mut samples) = (0, 0);
-    for rows in Sql::new(&shared.database).rows(text, &[source]).await? {
+    for rows in SqlClient::new(&shared.database).rows(text, &[source]).await? {
         if rows.len() > 0 {
             until = rows.integers(0)?.take(0).unwrap_or_default();
             samples = rows.integers(1)?.take(0).unwrap_or_default();

@@ -16,6 +16,7 @@ use epics::processors::{Operator, Span};
 use epics::sample::{Array, Limits, Nanos, STATUS_NAMES, Scalar, Severity, Value};
 use model::Result;
 use serde_json::{Value as Json, json};
+use server::http::streamed::{self, Output, gone};
 use server::http::{Request, Response};
 
 use crate::history::{self, Interruption};
@@ -26,7 +27,6 @@ use crate::reading::{self, Asked};
 use crate::replies;
 use crate::retrieval;
 use crate::shared::Shared;
-use crate::streams::{self, Output, gone};
 use crate::tables::Version;
 use crate::values;
 
@@ -81,8 +81,8 @@ pub(crate) async fn samples(shared: &Arc<Shared>, request: &Request) -> Result<R
     let gaps = history::interruptions(&reading::gaps(shared, &asked).await?);
     let shared = Arc::clone(shared);
     let runtime = tokio::runtime::Handle::current();
-    let zip = streams::accepts_gzip(request);
-    streams::reply("application/json", zip, move |output| {
+    let zip = streamed::accepts_gzip(request.headers());
+    streamed::reply("application/json", zip, move |output| {
         let events = reading::events(&shared, &runtime, &asked, output.watch())?;
         write(&asked, events, is_summary, gaps, output)
     })

@@ -7,12 +7,12 @@ use std::time::Duration;
 use epics::sample::Nanos;
 use model::Result;
 use query::Value;
+use query::client::SqlClient;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::registry::Pv;
 use crate::shared::Shared;
-use crate::sql::Sql;
 use crate::summaries::{self, window_of};
 
 /// Time between looks at `epics.pvs`, and between marks of `epics.runs`.
@@ -100,7 +100,7 @@ impl Shared {
         ];
         let text = "INSERT INTO epics.runs (started, seen, ended) VALUES ($1, $2, $3) \
                     ON CONFLICT (started) DO UPDATE SET seen = $2, ended = $3";
-        Sql::new(&self.database).run(text, &values).await
+        SqlClient::new(&self.database).run(text, &values).await
     }
 
     async fn delete_old(&self) -> Result<()> {
@@ -110,7 +110,7 @@ impl Shared {
             let days = |pv: &Pv| policies.named(pv.definition.policy.as_deref()?)?.keep_days;
             registry.all().filter_map(|pv| Some((Arc::clone(&pv.definition.name), days(pv)?))).collect()
         };
-        let mut sql = Sql::new(&self.database);
+        let mut sql = SqlClient::new(&self.database);
         for (name, days) in kept {
             let kept = (days * DAY) as Nanos;
             // Whole windows, so that no summary is of half of them.

@@ -6,9 +6,9 @@
 //! Terms: an *IOC* serves *process variables* (PVs); a *sample* is a PV's value with time, severity and status; a *gap* is a
 //! time without samples, with its reason.
 //!
-//! Modules, lowest first, none of which uses a later one: `values`, `tables`, `rdb_views`, `sql`, `registry`, `sampling`, `names`, `times`,
+//! Modules, lowest first, none of which uses a later one: `values`, `tables`, `rdb_views`, `registry`, `sampling`, `names`, `times`,
 //! `parameters`, `history`, `summaries`, `peers`, `policies`, `shared`, `following`, `writing`, `keeping`, `filling`, `archiver`, `replies`, `type_info`,
-//! `streams`, `reports`, `why`, `import`, `merging`, `reading`, `retrieval`, `json_archive`, `feed`, `management`.
+//! `reports`, `why`, `import`, `merging`, `reading`, `retrieval`, `json_archive`, `feed`, `management`.
 //!
 //! Other crates have the protocols and files of EPICS (`epics`) and the sockets of HTTP (`server`).
 
@@ -34,8 +34,6 @@ mod reports;
 mod retrieval;
 mod sampling;
 mod shared;
-mod sql;
-mod streams;
 mod summaries;
 mod tables;
 mod times;
@@ -74,7 +72,7 @@ impl Place {
 /// # Errors
 /// Those of SQL.
 pub async fn is_configured(database: &Database) -> Result<bool> {
-    match sql::Sql::new(database).rows("SELECT 1 FROM epics.pvs LIMIT 1", &[]).await {
+    match query::client::SqlClient::new(database).rows("SELECT 1 FROM epics.pvs LIMIT 1", &[]).await {
         Ok(rows) => Ok(rows.iter().any(|rows| rows.len() > 0)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),

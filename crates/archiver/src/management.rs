@@ -9,6 +9,7 @@ use std::sync::Arc;
 use epics::sample::Nanos;
 use model::{Error, Result, SqlState};
 use query::Value;
+use query::client::SqlClient;
 use serde_json::{Map, Value as Json, json};
 use server::http::{Method as HttpMethod, Request, Response, StatusCode};
 
@@ -22,9 +23,8 @@ use crate::replies::{self, IDENTITY};
 use crate::reports;
 use crate::retrieval::{all_names, matching, names_of, not_found};
 use crate::shared::Shared;
-use crate::sql::Sql;
 use crate::summaries::Late;
-use crate::tables::{DefinitionRow, DefinitionRows, limit_columns};
+use crate::tables::{DefinitionRow, DefinitionRows, SCHEMA, limit_columns};
 use crate::times;
 use crate::type_info::type_info;
 use crate::why;
@@ -178,7 +178,7 @@ async fn add_peer(shared: &Shared, parameters: &Parameters) -> Result<Response> 
     if known.len() >= PEERS_MAX && !known.iter().any(|peer| peer.url == url) {
         return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("an archiver has at most {PEERS_MAX} peers")));
     }
-    let mut sql = Sql::new(&shared.database);
+    let mut sql = SqlClient::new(&shared.database);
     let text = "INSERT INTO epics.peers (url, pair) VALUES ($1, $2) ON CONFLICT (url) DO UPDATE SET pair = $2";
     sql.run(text, &[Value::Text(url.clone()), Value::Bool(pair)]).await?;
     shared.follow(Some(&[])).await?;
@@ -205,7 +205,7 @@ async fn remove_peer(shared: &Shared, parameters: &Parameters) -> Result<Respons
     if !shared.peers.all().iter().any(|peer| peer.url == url) {
         return Ok(not_found(&format!("there is no peer {url}")));
     }
-    let mut sql = Sql::new(&shared.database);
+    let mut sql = SqlClient::new(&shared.database);
     // The table has the text of whoever wrote it.
     let written = parameters.expect("externalarchiverserverurl")?.trim().to_owned();
     let urls = [Value::Text(url.clone()), Value::Text(written)];
@@ -336,7 +336,7 @@ impl Wanted {
 
 /// Policies by name, each in words.
 async fn policies(shared: &Shared) -> Result<Response> {
-    let policies = Policies::read(&mut Sql::new(&shared.database)).await?;
+    let policies = Policies::read(&mut SqlClient::new(&shared.database)).await?;
     let describe = |policy: &Policy| {
         let kept = policy.keep_days.map_or_else(String::new, |days| format!(", kept for {days} days"));
         format!("{} every {} s for {}{kept}", policy.method.name(), policy.period, policy.pattern)
@@ -367,7 +367,7 @@ async fn archive(shared: &Arc<Shared>, request: &Request, parameters: &Parameter
         names.map(|name| Wanted::switch(name)).collect()
     };
     let wanted: Vec<Wanted> = wanted.into_iter().chain(switches).collect();
-    let mut sql = Sql::new(&shared.database);
+    let mut sql = SqlClient::new(&shared.database);
     let policies = Policies::read(&mut sql).await?;
     let known: Vec<bool> = {
         let registry = shared.registry.lock().await;
@@ -384,7 +384,7 @@ async fn archive(shared: &Arc<Shared>, request: &Request, parameters: &Parameter
     Ok(replies::json(&told.collect()))
 }
 
-async fn insert(sql: &mut Sql, wanted: &[Wanted], known: &[bool], policies: &Policies) -> Result<()> {
+async fn insert(sql: &mut SqlClient, wanted: &[Wanted], known: &[bool], policies: &Policies) -> Result<()> {
     let mut rows = DefinitionRows::default();
     let mut names = HashSet::new();
     for (wanted, known) in wanted.iter().zip(known) {
@@ -405,7 +405,7 @@ async fn insert(sql: &mut Sql, wanted: &[Wanted], known: &[bool], policies: &Pol
             });
         }
     }
-    sql.append(&rows.finish()?).await?;
+    sql.append(SCHEMA, &rows.finish()?).await?;
     for wanted in wanted {
         for alias in &wanted.aliases {
             insert_alias(sql, alias, &wanted.name).await?;
@@ -453,7 +453,7 @@ async fn pause(shared: &Arc<Shared>, request: &Request, parameters: &Parameters,
     }
     let list = Value::Array(names.iter().cloned().map(Value::Text).collect());
     let text = "UPDATE epics.pvs SET paused = $1, modified = now() WHERE name = ANY($2)";
-    Sql::new(&shared.database).run(text, &[Value::Bool(pause), list]).await?;
+    SqlClient::new(&shared.database).run(text, &[Value::Bool(pause), list]).await?;
     shared.follow(Some(&names)).await?;
     Ok(replies::json(&if told.len() == 1 { told.remove(0) } else { Json::Array(told) }))
 }
@@ -474,7 +474,7 @@ async fn delete(shared: &Arc<Shared>, request: &Request, parameters: &Parameters
             Some(definition) => names.push(definition.name.to_string()),
         }
     }
-    let mut sql = Sql::new(&shared.database);
+    let mut sql = SqlClient::new(&shared.database);
     let list = [Value::Array(names.iter().cloned().map(Value::Text).collect())];
     sql.transaction(async |sql| {
         sql.run("DELETE FROM epics.aliases WHERE pv = ANY($1)", &list).await?;
@@ -499,7 +499,7 @@ async fn delete(shared: &Arc<Shared>, request: &Request, parameters: &Parameters
 }
 
 /// Deletes all that is stored of a PV. Its summaries are made anew, of nothing.
-async fn delete_data(shared: &Shared, sql: &mut Sql, name: &str) -> Result<()> {
+async fn delete_data(shared: &Shared, sql: &mut SqlClient, name: &str) -> Result<()> {
     let late = all_windows(sql, name).await?;
     let deleted = shared.watermarks.commit(async |_| {
         sql.transaction(async |sql| {
@@ -515,7 +515,7 @@ async fn delete_data(shared: &Shared, sql: &mut Sql, name: &str) -> Result<()> {
 }
 
 /// The windows in which a PV has samples or summaries.
-async fn all_windows(sql: &mut Sql, name: &str) -> Result<Late> {
+async fn all_windows(sql: &mut SqlClient, name: &str) -> Result<Late> {
     let mut late = Late::default();
     for table in ["samples", "summaries"] {
         let text = format!("SELECT min(time), max(time) FROM epics.{table} WHERE pv = $1");
@@ -539,7 +539,7 @@ async fn abort(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Response
         let reason = format!("PV {name} has been connected: pause and delete it instead");
         return Ok(replies::json(&json!({ "validation": reason })));
     }
-    let mut sql = Sql::new(&shared.database);
+    let mut sql = SqlClient::new(&shared.database);
     sql.run("DELETE FROM epics.pvs WHERE name = $1", &[Value::Text(name.clone())]).await?;
     shared.follow(Some(std::slice::from_ref(&name))).await?;
     Ok(replies::json(&json!({ "status": "ok", "desc": format!("PV {name} is not archived any more") })))
@@ -560,7 +560,7 @@ async fn rename(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Respons
             Some(_) => {}
         }
     }
-    let mut sql = Sql::new(&shared.database);
+    let mut sql = SqlClient::new(&shared.database);
     let names = [Value::Text(old.to_owned()), Value::Text(new.to_owned())];
     copy_samples(shared, &mut sql, old, new).await?;
     let columns = limit_columns();
@@ -585,7 +585,7 @@ async fn rename(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Respons
 }
 
 /// Copies the samples of a PV, a day at a time, or a quarter of an hour of waveforms: a transaction must fit into memory.
-async fn copy_samples(shared: &Shared, sql: &mut Sql, old: &str, new: &str) -> Result<()> {
+async fn copy_samples(shared: &Shared, sql: &mut SqlClient, old: &str, new: &str) -> Result<()> {
     const HOUR: Nanos = 3_600 * 1_000_000_000;
     let versions = crate::history::versions_of(sql, old).await?;
     let is_waveform = versions.iter().any(|version| version.count != 1);
@@ -625,13 +625,13 @@ async fn copy_samples(shared: &Shared, sql: &mut Sql, old: &str, new: &str) -> R
 /// Makes the summaries of PVs anew.
 async fn summarize(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Response> {
     let name = names::normal(parameters.expect("pv")?);
-    let mut sql = Sql::new(&shared.database);
+    let mut sql = SqlClient::new(&shared.database);
     let late = all_windows(&mut sql, name).await?;
     late.write(&mut sql).await?;
     Ok(replies::json(&json!({ "status": "ok", "desc": format!("The summaries of PV {name} will be made anew") })))
 }
 
-async fn insert_alias(sql: &mut Sql, alias: &str, name: &str) -> Result<()> {
+async fn insert_alias(sql: &mut SqlClient, alias: &str, name: &str) -> Result<()> {
     let alias = names::normal(alias);
     names::check(alias)?;
     let text = "INSERT INTO epics.aliases (alias, pv) VALUES ($1, $2) ON CONFLICT (alias) DO UPDATE SET pv = $2";
@@ -649,7 +649,7 @@ async fn add_alias(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Resp
             return Err(invalid(format!("alias {alias} is the name of a PV that is archived")));
         }
     }
-    insert_alias(&mut Sql::new(&shared.database), alias, name).await?;
+    insert_alias(&mut SqlClient::new(&shared.database), alias, name).await?;
     shared.follow(Some(&[])).await?;
     Ok(replies::json(&json!({ "status": "ok", "desc": format!("Added an alias {alias} for PV {name}") })))
 }
@@ -657,7 +657,7 @@ async fn add_alias(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Resp
 async fn remove_alias(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Response> {
     let (name, alias) = (names::normal(parameters.expect("pv")?), names::normal(parameters.expect("aliasname")?));
     let values = [Value::Text(alias.to_owned()), Value::Text(name.to_owned())];
-    Sql::new(&shared.database).run("DELETE FROM epics.aliases WHERE alias = $1 AND pv = $2", &values).await?;
+    SqlClient::new(&shared.database).run("DELETE FROM epics.aliases WHERE alias = $1 AND pv = $2", &values).await?;
     shared.follow(Some(&[])).await?;
     Ok(replies::json(&json!({ "status": "ok", "desc": format!("Removed the alias {alias} for PV {name}") })))
 }
@@ -692,7 +692,7 @@ async fn change(shared: &Arc<Shared>, parameters: &Parameters) -> Result<Respons
     // A parameter that is absent changes nothing.
     let text = "UPDATE epics.pvs SET method = $2, period = $3, enabled_by = coalesce($4, enabled_by), \
                 disabled_by = coalesce($5, disabled_by), deadband = coalesce($6, deadband), modified = now() WHERE name = $1";
-    Sql::new(&shared.database).run(text, &values).await?;
+    SqlClient::new(&shared.database).run(text, &values).await?;
     shared.follow(Some(std::slice::from_ref(&name))).await?;
     Ok(replies::json(&json!({ "status": "ok", "desc": format!("Changed the parameters of PV {name}") })))
 }

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use model::Result;
+use query::client::{SqlClient, there};
 use rustc_hash::FxHashMap;
 
 use crate::names::Pattern;
 use crate::registry::Method;
-use crate::sql::{Sql, there};
 
 /// A row of `epics.policies`.
 pub(crate) struct Policy {
@@ -52,7 +52,7 @@ impl Policies {
     ///
     /// # Errors
     /// Those of SQL.
-    pub(crate) async fn read(sql: &mut Sql) -> Result<Policies> {
+    pub(crate) async fn read(sql: &mut SqlClient) -> Result<Policies> {
         let (mut list, mut unusable) = (Vec::new(), Vec::new());
         let text =
             "SELECT name, pattern, method, period, keep_days, deadband FROM epics.policies ORDER BY position, name";

@@ -12,6 +12,8 @@ use epics::processors::{Input, Operator, ProcessError, Span};
 use epics::sample::{Nanos, Scalar, Value};
 use model::{Error, Result, SqlState};
 use query::Value as Parameter;
+use query::client::SqlClient;
+use server::http::streamed::gone;
 use tokio::runtime::Handle;
 
 use crate::history::{self, Events};
@@ -20,8 +22,6 @@ use crate::names;
 use crate::parameters::invalid;
 use crate::peers::{Coverage, Peer, Peers, RemoteEvents, Versions};
 use crate::shared::Shared;
-use crate::sql::Sql;
-use crate::streams::gone;
 use crate::summaries::{self, WINDOW, window_of};
 use crate::tables::{Gap, Version};
 use crate::values;
@@ -65,7 +65,7 @@ pub(crate) async fn find(
     span: Span,
     own_only: bool,
 ) -> Result<Asked> {
-    let mut sql = Sql::new(&shared.database);
+    let mut sql = SqlClient::new(&shared.database);
     if let Some(own) = real_name(shared, &mut sql, requested).await? {
         return own_pv(shared, &mut sql, requested, own, operator, span, own_only).await;
     }
@@ -88,7 +88,7 @@ pub(crate) async fn find(
 /// A PV that this archiver has.
 async fn own_pv(
     shared: &Shared,
-    sql: &mut Sql,
+    sql: &mut SqlClient,
     requested: &str,
     name: String,
     operator: Option<Operator>,
@@ -106,7 +106,7 @@ pub(crate) fn unknown(name: &str) -> Error {
 }
 
 /// The name under which samples are stored: that of a PV that is archived, or of one that has samples.
-pub(crate) async fn real_name(shared: &Shared, sql: &mut Sql, name: &str) -> Result<Option<String>> {
+pub(crate) async fn real_name(shared: &Shared, sql: &mut SqlClient, name: &str) -> Result<Option<String>> {
     let normal = names::normal(name);
     {
         let registry = shared.registry.lock().await;
@@ -190,7 +190,7 @@ const HOLES_MAX: usize = 32;
 /// Gaps that were not filled yet, and the times before and behind all samples here.
 async fn holes(shared: &Shared, asked: &Asked) -> Result<Holes> {
     let Asked { name, span, .. } = asked;
-    let mut sql = Sql::new(&shared.database);
+    let mut sql = SqlClient::new(&shared.database);
     let Some((first, last)) = history::ends(&mut sql, name).await? else {
         return Ok(Holes { before: Some(*span), within: Vec::new() });
     };
@@ -230,7 +230,7 @@ async fn holes(shared: &Shared, asked: &Asked) -> Result<Holes> {
 /// Those of SQL, and of peers that alone have the PV, here and below.
 pub(crate) async fn is_number(shared: &Arc<Shared>, asked: &Asked) -> Result<bool> {
     if asked.is_own {
-        return history::is_number(&mut Sql::new(&shared.database), &asked.name, asked.span.to).await;
+        return history::is_number(&mut SqlClient::new(&shared.database), &asked.name, asked.span.to).await;
     }
     let newest = Span { from: asked.span.to, to: asked.span.to };
     let event = last_at_peers(shared, asked, None, newest).await?;
@@ -240,7 +240,7 @@ pub(crate) async fn is_number(shared: &Arc<Shared>, asked: &Asked) -> Result<boo
 /// Number of the samples of the range.
 pub(crate) async fn count(shared: &Arc<Shared>, asked: &Asked) -> Result<i64> {
     if asked.is_own {
-        return history::count(&mut Sql::new(&shared.database), &asked.name, asked.span).await;
+        return history::count(&mut SqlClient::new(&shared.database), &asked.name, asked.span).await;
     }
     let event = last_at_peers(shared, asked, Some("ncount"), asked.span).await?;
     Ok(match event.map(|event| event.sample.value) {
@@ -252,7 +252,7 @@ pub(crate) async fn count(shared: &Arc<Shared>, asked: &Asked) -> Result<i64> {
 /// Gaps of the range, oldest first: those that are known here or, of a PV that only peers have, to the first that answers.
 pub(crate) async fn gaps(shared: &Shared, asked: &Asked) -> Result<Vec<Gap>> {
     if asked.is_own {
-        return history::gaps(&mut Sql::new(&shared.database), &asked.name, asked.span).await;
+        return history::gaps(&mut SqlClient::new(&shared.database), &asked.name, asked.span).await;
     }
     let mut none = Ok(Vec::new());
     for peer in &asked.peers {
@@ -272,7 +272,7 @@ pub(crate) async fn gaps(shared: &Shared, asked: &Asked) -> Result<Vec<Gap>> {
 pub(crate) async fn coverage(shared: &Shared, pv: &str, span: Span) -> Result<Coverage> {
     // Read before all else: what is committed meanwhile is more than it says.
     let until = shared.written.until.load(std::sync::atomic::Ordering::Acquire);
-    let mut sql = Sql::new(&shared.database);
+    let mut sql = SqlClient::new(&shared.database);
     let ends = history::ends(&mut sql, pv).await?;
     let gaps = history::gaps(&mut sql, pv, span).await?;
     let now = shared.now();
@@ -414,7 +414,7 @@ async fn summarised(
     if !are_numbers || to.saturating_sub(from) < WINDOWS_MIN * WINDOW {
         return Ok(None);
     }
-    let mut sql = Sql::new(&shared.database);
+    let mut sql = SqlClient::new(&shared.database);
     let was_stale = summaries::is_stale(&mut sql, name, from, to).await?;
     let (mut parts, samples) = summaries::parts(&mut sql, name, from, to).await?;
     // Asked behind the parts too: what became stale meanwhile, or was when they were read, is seen.

@@ -17,7 +17,9 @@ use epics::pb::Payload;
 use epics::processors::{Operator, Span};
 use epics::sample::{Nanos, Sample};
 use model::{Error, Result, SqlState};
+use query::client::SqlClient;
 use serde_json::{Map, Value as Json, json};
+use server::http::streamed::{self, gone};
 use server::http::{Method, Request, Response, StatusCode};
 use tokio::runtime::Handle;
 
@@ -28,8 +30,6 @@ use crate::peers::{Coverage, OWN_ONLY, Peer};
 use crate::reading::{self, Asked};
 use crate::replies;
 use crate::shared::Shared;
-use crate::sql::Sql;
-use crate::streams::{self, gone};
 use crate::tables::Gap;
 use crate::times;
 use crate::type_info;
@@ -90,10 +90,10 @@ async fn get_data(shared: &Arc<Shared>, request: &Request, several: bool, format
         }
     }
     // aapy accepts gzip and does not decode it in replies of type raw; the Appliance compresses none.
-    let zip = format != Format::Raw && streams::accepts_gzip(request);
+    let zip = format != Format::Raw && streamed::accepts_gzip(request.headers());
     let shared = Arc::clone(shared);
     let runtime = Handle::current();
-    streams::reply(format.mime(), zip, move |output| {
+    streamed::reply(format.mime(), zip, move |output| {
         let is_wanted = output.watch();
         let mut reply = Reply::new(format, output);
         for asked in &all {
@@ -178,7 +178,7 @@ async fn at_time(shared: &Shared, request: &Request) -> Result<Response> {
     if asked.len() > NAMES_MAX {
         return Err(invalid(format!("the request has {} names, at most {NAMES_MAX} are allowed", asked.len())));
     }
-    let mut sql = Sql::new(&shared.database);
+    let mut sql = SqlClient::new(&shared.database);
     // Real names, and the names that were asked for.
     let mut wanted: Vec<(String, String)> = Vec::with_capacity(asked.len());
     {
@@ -220,7 +220,7 @@ fn told(sample: &Sample) -> Json {
 /// Adds samples of peers that are newer: of PVs that are not archived here, and of those that had a gap.
 async fn at_peers(
     shared: &Shared,
-    sql: &mut Sql,
+    sql: &mut SqlClient,
     names: &[String],
     at: Nanos,
     back: Nanos,
@@ -369,7 +369,7 @@ async fn pv_and_span(shared: &Shared, parameters: &Parameters) -> Result<(String
         [span] => *span,
         _ => return Err(invalid("gaps have one range: from and to".to_owned())),
     };
-    let mut sql = Sql::new(&shared.database);
+    let mut sql = SqlClient::new(&shared.database);
     let real = reading::real_name(shared, &mut sql, name).await?;
     Ok((real.ok_or_else(|| reading::unknown(name))?, span))
 }
@@ -377,7 +377,7 @@ async fn pv_and_span(shared: &Shared, parameters: &Parameters) -> Result<(String
 /// Gaps of a PV, oldest first.
 async fn gaps(shared: &Shared, parameters: &Parameters) -> Result<Response> {
     let (name, span) = pv_and_span(shared, parameters).await?;
-    let gaps = history::gaps(&mut Sql::new(&shared.database), &name, span).await?;
+    let gaps = history::gaps(&mut SqlClient::new(&shared.database), &name, span).await?;
     Ok(replies::json(&gaps.iter().map(gap).collect()))
 }
 

@@ -19,10 +19,11 @@ use arrow_array::types::TimestampNanosecondType;
 use epics::processors::{Moments, Part};
 use epics::sample::{Nanos, Severity};
 use model::Result;
+use query::client::{SqlClient, there};
 use query::{Database, Value};
 use tokio::sync::RwLock;
 
-use crate::sql::{Sql, there};
+use crate::tables::SCHEMA;
 
 /// Seconds of a window.
 pub(crate) const UNIT: i32 = 600;
@@ -53,7 +54,7 @@ impl Watermarks {
     ///
     /// # Errors
     /// Those of SQL, here and below.
-    pub(crate) async fn load(sql: &mut Sql, now: Nanos) -> Result<Watermarks> {
+    pub(crate) async fn load(sql: &mut SqlClient, now: Nanos) -> Result<Watermarks> {
         let mut done = None;
         for rows in sql.rows("SELECT until FROM epics.summarized WHERE id = 1", &[]).await? {
             if rows.len() > 0 {
@@ -96,7 +97,7 @@ pub(crate) fn window_of(time: Nanos) -> Nanos {
 }
 
 /// Time of the first sample from a time on.
-async fn first_sample(sql: &mut Sql, from: Nanos) -> Result<Option<Nanos>> {
+async fn first_sample(sql: &mut SqlClient, from: Nanos) -> Result<Option<Nanos>> {
     for rows in sql.rows("SELECT min(time) FROM epics.samples WHERE time >= $1", &[Value::Timestamptz(from)]).await? {
         if rows.len() > 0 {
             return Ok(rows.times(0)?.take(0));
@@ -135,7 +136,7 @@ impl Late {
     }
 
     /// Makes the windows stale, in the open transaction.
-    pub(crate) async fn write(&self, sql: &mut Sql) -> Result<()> {
+    pub(crate) async fn write(&self, sql: &mut SqlClient) -> Result<()> {
         let text = "INSERT INTO epics.stale (pv, since, until) VALUES ($1, $2, $3) ON CONFLICT (pv, since) DO UPDATE \
                     SET until = greatest(epics.stale.until, $3), changes = epics.stale.changes + 1";
         for (pv, (from, to)) in &self.0 {
@@ -168,16 +169,16 @@ fn statement(condition: &str) -> String {
 /// # Errors
 /// Those of the statements and of COMMIT. Nothing is changed then.
 pub(crate) async fn commit(
-    sql: &mut Sql,
+    sql: &mut SqlClient,
     marks: &Watermarks,
     batches: &[(&'static str, RecordBatch)],
-    more: impl AsyncFnOnce(&mut Sql) -> Result<()>,
+    more: impl AsyncFnOnce(&mut SqlClient) -> Result<()>,
 ) -> Result<()> {
     marks
         .commit(async |closing| {
             let late = Late::of(batches, closing);
             sql.transaction(async |sql| {
-                sql.append(batches).await?;
+                sql.append(SCHEMA, batches).await?;
                 late.write(sql).await?;
                 more(sql).await
             })
@@ -188,7 +189,7 @@ pub(crate) async fn commit(
 
 /// Summarises windows that have ended, and those that are stale.
 pub(crate) async fn summarise(database: &Database, marks: &Watermarks, now: Nanos) -> Result<()> {
-    let mut sql = Sql::new(database);
+    let mut sql = SqlClient::new(database);
     let end = window_of(now.saturating_sub(DELAY));
     if marks.done() < end {
         marks.close(end).await;
@@ -217,7 +218,7 @@ pub(crate) async fn summarise(database: &Database, marks: &Watermarks, now: Nano
 }
 
 /// Moves the watermark.
-async fn finish(sql: &mut Sql, marks: &Watermarks, until: Nanos) -> Result<()> {
+async fn finish(sql: &mut SqlClient, marks: &Watermarks, until: Nanos) -> Result<()> {
     let text = "INSERT INTO epics.summarized (id, until) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET until = $1";
     sql.run(text, &[Value::Timestamptz(until)]).await?;
     marks.done.store(until, Ordering::Release);
@@ -225,7 +226,7 @@ async fn finish(sql: &mut Sql, marks: &Watermarks, until: Nanos) -> Result<()> {
 }
 
 /// Summarises stale windows again.
-async fn renew(sql: &mut Sql) -> Result<()> {
+async fn renew(sql: &mut SqlClient) -> Result<()> {
     let mut stale = Vec::new();
     let text = format!("SELECT pv, since, until, changes FROM epics.stale ORDER BY since LIMIT {STALE_MAX}");
     for rows in sql.rows(&text, &[]).await? {
@@ -252,14 +253,14 @@ async fn renew(sql: &mut Sql) -> Result<()> {
 }
 
 /// Whether a PV has stale windows in a time.
-pub(crate) async fn is_stale(sql: &mut Sql, pv: &str, from: Nanos, to: Nanos) -> Result<bool> {
+pub(crate) async fn is_stale(sql: &mut SqlClient, pv: &str, from: Nanos, to: Nanos) -> Result<bool> {
     let text = "SELECT 1 FROM epics.stale WHERE pv = $1 AND since < $3 AND until > $2 LIMIT 1";
     let values = [Value::Text(pv.to_owned()), Value::Timestamptz(from), Value::Timestamptz(to)];
     Ok(sql.rows(text, &values).await?.iter().any(|rows| rows.len() > 0))
 }
 
 /// Summaries of a PV from a window on and before another, oldest first, and the number of their samples.
-pub(crate) async fn parts(sql: &mut Sql, pv: &str, from: Nanos, to: Nanos) -> Result<(Vec<Part>, u64)> {
+pub(crate) async fn parts(sql: &mut SqlClient, pv: &str, from: Nanos, to: Nanos) -> Result<(Vec<Part>, u64)> {
     let text =
         format!("SELECT {COLUMNS} FROM epics.summaries WHERE pv = $1 AND time >= $2 AND time < $3 ORDER BY time");
     let values = [Value::Text(pv.to_owned()), Value::Timestamptz(from), Value::Timestamptz(to)];

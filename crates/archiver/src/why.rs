@@ -5,6 +5,7 @@ use std::sync::Arc;
 use epics::sample::Nanos;
 use model::Result;
 use query::Value;
+use query::client::SqlClient;
 use serde_json::{Value as Json, json};
 use server::http::Response;
 
@@ -13,7 +14,6 @@ use crate::registry::{Method, Protocol, Pv};
 use crate::replies;
 use crate::sampling::reason;
 use crate::shared::Shared;
-use crate::sql::Sql;
 use crate::times;
 
 /// Time back from now whose gaps are told.
@@ -36,7 +36,7 @@ pub(crate) async fn reply(shared: &Arc<Shared>, asked: &str) -> Result<Response>
             None => (name.to_owned(), format!("PV {name} is not archived: epics.pvs has no row of it"), Vec::new()),
         }
     };
-    let mut sql = Sql::new(&shared.database);
+    let mut sql = SqlClient::new(&shared.database);
     let text = "SELECT time, ended, reason, samples, detail FROM epics.gaps WHERE pv = $1 AND time >= $2 ORDER BY time";
     let values = [Value::Text(name.clone()), Value::Timestamptz(now.saturating_sub(BACK))];
     let mut gaps = Vec::new();

@@ -11,11 +11,11 @@ use epics::client::{Batch, Events};
 use epics::sample::Nanos;
 use futures::FutureExt;
 use model::{ErrorKind, SqlState};
+use query::client::SqlClient;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::registry::Protocol;
 use crate::shared::{Batches, Committed, Shared};
-use crate::sql::Sql;
 use crate::summaries;
 
 /// Time between commits while samples arrive.
@@ -141,7 +141,7 @@ async fn outgoing(shared: &Shared, until: Nanos) -> Outgoing {
 
 /// Commits rows until there are no more.
 pub(crate) async fn write(shared: Arc<Shared>, mut queue: mpsc::Receiver<Outgoing>, stop: watch::Receiver<bool>) {
-    let mut sql = Sql::new(&shared.database);
+    let mut sql = SqlClient::new(&shared.database);
     while let Some(Outgoing { batches, waiters, until }) = queue.recv().await {
         if !batches.is_empty() {
             commit(&shared, &mut sql, batches, &stop).await;
@@ -158,7 +158,7 @@ pub(crate) async fn write(shared: Arc<Shared>, mut queue: mpsc::Receiver<Outgoin
 
 /// Commits batches. What cannot be written now is tried again, for a limited time once the archiver stops; what can never be
 /// written is left out, row by row, and logged.
-async fn commit(shared: &Shared, sql: &mut Sql, batches: Batches, stop: &watch::Receiver<bool>) {
+async fn commit(shared: &Shared, sql: &mut SqlClient, batches: Batches, stop: &watch::Receiver<bool>) {
     let mut parts = vec![batches];
     let mut last_attempts = LAST_ATTEMPTS;
     while let Some(part) = parts.pop() {

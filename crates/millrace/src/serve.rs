@@ -75,7 +75,7 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     let server = Server::bind(server::Options {
         listeners: settings.listeners.clone(),
         max_connections: settings.max_connections,
-        applications: archiver::applications(&place),
+        applications: [archiver::applications(&place), tsm::applications()].concat(),
     })
     .await?;
     let stop = Stop::listen(settings.grace)?;

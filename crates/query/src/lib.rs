@@ -4,7 +4,7 @@
 //! [`Prepared`] is a parsed and typed statement; an [`Outcome`] is the result of executing it.
 //!
 //! Modules, lowest first, none of which uses a later one: `zone`, `threads`, `settings`, `statement`, `errors`, `encode`,
-//! `builder`, `session`, `result`, `tables`, `binding`, `plan`, `execute`, `bulk`, `plan_cache`, `result_schema`.
+//! `builder`, `session`, `result`, `tables`, `binding`, `plan`, `execute`, `bulk`, `plan_cache`, `result_schema`, `client`.
 //!
 //! Always true:
 //! - One statement reads one snapshot, including its transaction's own writes.
@@ -15,6 +15,7 @@
 mod binding;
 mod builder;
 mod bulk;
+pub mod client;
 pub mod encode;
 mod errors;
 mod execute;

@@ -27,6 +27,7 @@ mod reply;
 mod routes;
 mod rows;
 mod sql;
+pub mod streamed;
 mod write;
 
 pub(crate) use application::check_prefixes;

@@ -21,10 +21,14 @@ const OURS: &[(&str, &[&str])] = &[
     ("parser", &["model"]),
     ("binder", &["model", "parser", "catalog", "scalar"]),
     ("scalar", &["model", "catalog", "pg"]),
-    ("relational", &["model", "columns", "rows", "engine", "ingest", "parser", "catalog", "scalar", "binder", "pg"]),
+    (
+        "relational",
+        &["model", "columns", "rows", "engine", "ingest", "parser", "catalog", "scalar", "binder", "pg", "timeseries"],
+    ),
     ("pg", &["model"]),
     ("pg_catalog", &["model", "engine", "pg", "compiled", "catalog", "scalar", "binder", "parser"]),
     ("epics", &["model"]),
+    ("timeseries", &["model"]),
     ("catalog", &["model"]),
     (
         "query",
@@ -47,7 +51,8 @@ const OURS: &[(&str, &[&str])] = &[
     ),
     ("server", &["model", "env", "engine", "ingest", "pg", "query"]),
     ("archiver", &["model", "env", "engine", "epics", "query", "server"]),
-    ("millrace", &["model", "env", "engine", "epics", "ingest", "pg", "query", "server", "archiver"]),
+    ("tsm", &["model", "engine", "query", "server", "timeseries"]),
+    ("millrace", &["model", "env", "engine", "epics", "ingest", "pg", "query", "server", "archiver", "tsm"]),
     ("bench", &[]),
     ("sim", &["model", "env", "wal", "columns", "rows", "engine"]),
     ("xtask", &[]),
@@ -57,27 +62,27 @@ const OURS: &[(&str, &[&str])] = &[
 const THEIRS: &[(&str, &[&str], &str)] = &[
     (
         "datafusion",
-        &["relational", "query", "server", "archiver", "millrace"],
+        &["relational", "query", "server", "archiver", "tsm", "millrace"],
         "crates below `query` are built and tested without it",
     ),
     (
         "tokio",
-        &["epics", "relational", "query", "server", "archiver", "millrace", "bench"],
+        &["epics", "relational", "query", "server", "archiver", "tsm", "millrace", "bench"],
         "engine calls are synchronous",
     ),
     // `bench` depends on it through the Arrow Flight crate, which contains client and server.
-    ("axum", &["server", "archiver", "millrace", "bench"], "HTTP is the server's"),
+    ("axum", &["server", "archiver", "tsm", "millrace", "bench"], "HTTP is the server's"),
     (
         "rand",
-        &["relational", "query", "server", "archiver", "millrace", "bench"],
+        &["relational", "query", "server", "archiver", "tsm", "millrace", "bench"],
         "randomness comes from `env`, or a simulation does not replay",
     ),
 ];
 
 /// Third-party crates that only these manifests may name.
 const NAMED: &[(&str, &[&str])] = &[("datafusion", &["relational"]), ("axum", &["server"]), ("arrow-array", &ARROW)];
-const ARROW: [&str; 10] =
-    ["columns", "engine", "ingest", "relational", "query", "server", "archiver", "millrace", "sim", "bench"];
+const ARROW: [&str; 11] =
+    ["columns", "engine", "ingest", "relational", "query", "server", "archiver", "tsm", "millrace", "sim", "bench"];
 
 /// Checks all dependency rules.
 pub(super) fn check() -> Result<Vec<Finding>> {

@@ -27,8 +27,8 @@ use datafusion::logical_expr::{
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 use model::{Error, SqlState};
+use timeseries::buckets::{Buckets, Interval};
 
-use super::bucket::{Buckets, Interval};
 use super::gap_columns::Filled;
 use super::gap_fill_exec::{Fill, GapFillExec};
 use super::gap_values;
@@ -222,7 +222,8 @@ impl Bounds {
             }
         }
         let width = width.ok_or_else(|| external(Error::bug("a gap fill without a width")))?;
-        let buckets = Buckets::new(width, zone.as_deref(), None, Interval::default()).map_err(external)?;
+        let buckets = Buckets::new(width, zone.as_deref(), None, Interval::default());
+        let buckets = buckets.map_err(|error| external(error.context("time_bucket_gapfill")))?;
         Ok((buckets, from, before))
     }
 }

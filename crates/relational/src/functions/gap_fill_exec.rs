@@ -23,8 +23,8 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
 };
 use futures::{StreamExt, TryStreamExt};
+use timeseries::buckets::Buckets;
 
-use super::bucket::Buckets;
 use super::gap_columns::{Filled, Filling, Work};
 use crate::errors::external;
 

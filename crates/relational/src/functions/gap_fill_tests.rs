@@ -10,8 +10,8 @@ use datafusion::arrow::compute::concat_batches;
 use datafusion::catalog::memory::MemorySourceConfig;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::{ExecutionPlan, collect};
+use timeseries::buckets::{Buckets, Interval};
 
-use super::bucket::{Buckets, Interval};
 use super::gap_columns::{Filled, Method};
 use super::gap_fill_exec::{Fill, GapFillExec};
 

@@ -3,7 +3,6 @@
 //! These functions do not depend on the session.
 //! Errors carry an SQLSTATE: they are `model::Error` inside `DataFusionError::External`.
 
-mod bucket;
 mod first_last;
 mod gap_columns;
 mod gap_fill;

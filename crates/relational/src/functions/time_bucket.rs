@@ -1,6 +1,6 @@
 //! `time_bucket(width, time [, origin] | [, zone [, origin [, offset]]] | [, offset])` and `epoch_ns(time)`.
 //!
-//! The argument order is TimescaleDB's; [`super::bucket`] defines the buckets. `time_bucket(integer, integer [,
+//! The argument order is TimescaleDB's; [`timeseries::buckets`] defines the buckets. `time_bucket(integer, integer [,
 //! offset])` is for tables with an integer time column.
 
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 use model::{Error, SqlState};
+use timeseries::buckets::{Buckets, Interval};
 
-use super::bucket::{Buckets, Interval};
 use crate::errors::external;
 use crate::types::sql_name;
 
@@ -183,7 +183,7 @@ fn buckets_of(args: &[ColumnarValue]) -> Result<Buckets> {
         }
     }
     let width = interval(constant(&args[0])?)?;
-    Buckets::new(width, zone.as_deref(), origin, offset).map_err(external)
+    Buckets::new(width, zone.as_deref(), origin, offset).map_err(|error| external(error.context(NAME)))
 }
 
 fn constant(arg: &ColumnarValue) -> Result<&ScalarValue> {
@@ -343,7 +343,8 @@ impl ScalarUDFImpl for ZonedTrunc {
         let text =
             |at: usize| -> Result<&str> { Ok(constant(&args.args[at])?.try_as_str().flatten().unwrap_or_default()) };
         let (width, origin) = truncation(text(0)?).map_err(external)?;
-        let buckets = Buckets::new(width, Some(text(2)?), origin, Interval::default()).map_err(external)?;
+        let buckets = Buckets::new(width, Some(text(2)?), origin, Interval::default());
+        let buckets = buckets.map_err(|error| external(error.context("date_trunc")))?;
         bucketed(&buckets, &args.args[1])
     }
 }

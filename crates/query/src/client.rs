@@ -1,4 +1,4 @@
-//! Statements of the archiver, and the rows that they return.
+//! A client of SQL within the process, for applications: statements, and typed columns of the rows that they return.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,28 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
-use epics::sample::Nanos;
 use futures::StreamExt;
 use model::{Error, Result};
-use query::{Batches, BulkTarget, Database, IfMissing, IfThere, Outcome, Session, Value};
 
-use crate::tables::SCHEMA;
+use crate::{Batches, BulkTarget, Database, IfMissing, IfThere, Outcome, Session, Value};
 
 /// A session that runs one statement at a time.
-pub(crate) struct Sql {
+pub struct SqlClient {
     session: Session,
 }
 
-impl Sql {
-    pub(crate) fn new(database: &Database) -> Sql {
-        Sql { session: database.session("millrace") }
+impl SqlClient {
+    /// A client with a session of its own.
+    #[must_use]
+    pub fn new(database: &Database) -> SqlClient {
+        SqlClient { session: database.session("millrace") }
     }
 
     /// Runs a statement, and returns its rows as they are produced; none for a command.
     ///
     /// # Errors
     /// Those of the statement.
-    pub(crate) async fn stream(&mut self, text: &str, values: &[Value]) -> Result<Option<Batches>> {
+    pub async fn stream(&mut self, text: &str, values: &[Value]) -> Result<Option<Batches>> {
         let statements = self.session.database().parse(text)?;
         let [statement] = statements.as_slice() else { return Err(Error::bug(format!("not one statement: {text}"))) };
         let prepared = self.session.prepare(statement, &[]).await?;
@@ -41,7 +41,7 @@ impl Sql {
     ///
     /// # Errors
     /// Those of the statement.
-    pub(crate) async fn rows(&mut self, text: &str, values: &[Value]) -> Result<Vec<Rows>> {
+    pub async fn rows(&mut self, text: &str, values: &[Value]) -> Result<Vec<Rows>> {
         let mut all = Vec::new();
         if let Some(mut batches) = self.stream(text, values).await? {
             while let Some(batch) = batches.next().await {
@@ -55,7 +55,7 @@ impl Sql {
     ///
     /// # Errors
     /// Those of the statement.
-    pub(crate) async fn run(&mut self, text: &str, values: &[Value]) -> Result<()> {
+    pub async fn run(&mut self, text: &str, values: &[Value]) -> Result<()> {
         self.rows(text, values).await.map(drop)
     }
 
@@ -63,7 +63,7 @@ impl Sql {
     ///
     /// # Errors
     /// Those of the statements and of COMMIT. Nothing is changed then.
-    pub(crate) async fn transaction(&mut self, run: impl AsyncFnOnce(&mut Sql) -> Result<()>) -> Result<()> {
+    pub async fn transaction(&mut self, run: impl AsyncFnOnce(&mut SqlClient) -> Result<()>) -> Result<()> {
         self.run("BEGIN", &[]).await?;
         let mut done = run(self).await;
         if done.is_ok() {
@@ -76,14 +76,14 @@ impl Sql {
         done
     }
 
-    /// Writes batches, each to its table of the schema `epics`, in the open transaction.
+    /// Appends batches, each to its table of a schema, in the open transaction or each in its own.
     ///
     /// # Errors
     /// Those of INSERT.
-    pub(crate) async fn append(&mut self, batches: &[(&'static str, RecordBatch)]) -> Result<()> {
+    pub async fn append(&mut self, schema: &str, batches: &[(&'static str, RecordBatch)]) -> Result<()> {
         for (table, batch) in batches {
             let target = BulkTarget {
-                schema: Some(SCHEMA.to_owned()),
+                schema: Some(schema.to_owned()),
                 table: (*table).to_owned(),
                 if_missing: IfMissing::Fail,
                 if_there: IfThere::Append,
@@ -98,10 +98,13 @@ impl Sql {
 }
 
 /// Rows of a result.
-pub(crate) struct Rows(pub(crate) RecordBatch);
+pub struct Rows(pub RecordBatch);
 
 impl Rows {
-    pub(crate) fn len(&self) -> usize {
+    /// Number of rows.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "batches of a result are seldom empty, and nobody asks")]
+    pub fn len(&self) -> usize {
         self.0.num_rows()
     }
 
@@ -113,14 +116,14 @@ impl Rows {
     ///
     /// # Errors
     /// XX000 if it is none, here and below.
-    pub(crate) fn texts(&self, at: usize) -> Result<Column<String>> {
+    pub fn texts(&self, at: usize) -> Result<Column<String>> {
         let array = self.cast(at, &DataType::Utf8)?;
         let texts = array.as_string::<i32>();
         Ok(Column(texts.iter().map(|text| text.map(str::to_owned)).collect()))
     }
 
     /// A column of times, in nanoseconds.
-    pub(crate) fn times(&self, at: usize) -> Result<Column<Nanos>> {
+    pub fn times(&self, at: usize) -> Result<Column<i64>> {
         let zone = match self.0.column(at).data_type() {
             DataType::Timestamp(_, zone) => zone.clone(),
             _ => None,
@@ -130,30 +133,30 @@ impl Rows {
     }
 
     /// A column of integers.
-    pub(crate) fn integers(&self, at: usize) -> Result<Column<i64>> {
+    pub fn integers(&self, at: usize) -> Result<Column<i64>> {
         let array = self.cast(at, &DataType::Int64)?;
         Ok(Column(array.as_primitive::<Int64Type>().iter().collect()))
     }
 
     /// A column of numbers.
-    pub(crate) fn numbers(&self, at: usize) -> Result<Column<f64>> {
+    pub fn numbers(&self, at: usize) -> Result<Column<f64>> {
         let array = self.cast(at, &DataType::Float64)?;
         Ok(Column(array.as_primitive::<Float64Type>().iter().collect()))
     }
 
     /// A column of truth values.
-    pub(crate) fn flags(&self, at: usize) -> Result<Column<bool>> {
+    pub fn booleans(&self, at: usize) -> Result<Column<bool>> {
         let array = self.cast(at, &DataType::Boolean)?;
         Ok(Column(array.as_boolean().iter().collect()))
     }
 }
 
 /// Values of a column.
-pub(crate) struct Column<T>(Vec<Option<T>>);
+pub struct Column<T>(Vec<Option<T>>);
 
 impl<T> Column<T> {
     /// Takes a value out.
-    pub(crate) fn take(&mut self, row: usize) -> Option<T> {
+    pub fn take(&mut self, row: usize) -> Option<T> {
         self.0[row].take()
     }
 }
@@ -162,6 +165,6 @@ impl<T> Column<T> {
 ///
 /// # Errors
 /// XX000 if it is NULL.
-pub(crate) fn there<T>(value: Option<T>) -> Result<T> {
+pub fn there<T>(value: Option<T>) -> Result<T> {
     value.ok_or_else(|| Error::bug("NULL in a column that has none"))
 }

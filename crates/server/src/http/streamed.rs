@@ -5,27 +5,27 @@
 use std::io::{self, BufWriter, Write};
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::{StreamExt, stream};
 use model::{Error, Result, SqlState};
-use server::http::{Body, Request, Response};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-
-use crate::replies;
 
 /// Pieces that wait for the client.
 const PIECES: usize = 4;
 /// Size of a piece in bytes.
 const PIECE_BYTES: usize = 64 << 10;
 /// Time that a client may take to read a piece.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whether a client accepts gzip.
-pub(crate) fn accepts_gzip(request: &Request) -> bool {
-    let accepted = request.headers().get("accept-encoding").and_then(|value| value.to_str().ok());
+pub fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok());
     accepted.is_some_and(|list| list.split(',').any(|coding| coding.trim().starts_with("gzip")))
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn accepts_gzip(request: &Request) -> bool {
 ///
 /// # Errors
 /// Those of `make` before the first piece is complete; later ones end the connection in the middle of the body.
-pub(crate) async fn reply(
+pub async fn reply(
     content_type: &'static str,
     zip: bool,
     make: impl FnOnce(&mut Output) -> Result<()> + Send + 'static,
@@ -51,20 +51,21 @@ pub(crate) async fn reply(
     let first = queue.recv().await.unwrap_or_else(|| Ok(Bytes::new()))?;
     let rest = stream::unfold(queue, |mut queue| async move { Some((queue.recv().await?, queue)) });
     let mut response = Response::new(Body::from_stream(stream::iter([Ok(first)]).chain(rest)));
-    replies::content_type(&mut response, content_type);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     if zip {
-        replies::header(&mut response, "content-encoding", "gzip");
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     Ok(response)
 }
 
 /// An error of the output: the client is gone, or something has no place in the format.
-pub(crate) fn gone(error: io::Error) -> Error {
+pub fn gone(error: io::Error) -> Error {
     Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("the reply cannot be written: {error}"))
 }
 
 /// The body of a reply.
-pub(crate) struct Output {
+pub struct Output {
     queue: mpsc::Sender<Result<Bytes>>,
     writer: Writer,
 }
@@ -89,7 +90,7 @@ impl Output {
     }
 
     /// A look at the client: whether it still waits. Work that writes nothing for long must ask.
-    pub(crate) fn watch(&self) -> impl Fn() -> bool + Clone + use<> {
+    pub fn watch(&self) -> impl Fn() -> bool + Clone + use<> {
         let queue = self.queue.clone();
         move || !queue.is_closed()
     }

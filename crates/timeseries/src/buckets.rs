@@ -32,18 +32,18 @@ const ORIGIN_MONTH: i64 = 2000 * 12;
 
 /// An interval as in PostgreSQL: three parts that do not convert into each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Interval {
+pub struct Interval {
     /// Months, including years.
-    pub(crate) months: i32,
+    pub months: i32,
     /// Days, including weeks.
-    pub(crate) days: i32,
+    pub days: i32,
     /// Parts shorter than a day.
-    pub(crate) nanoseconds: i64,
+    pub nanoseconds: i64,
 }
 
 /// A division of time into buckets.
 #[derive(Clone, Debug)]
-pub(crate) struct Buckets {
+pub struct Buckets {
     grid: Grid,
     zone: Option<TimeZone>,
 }
@@ -65,7 +65,7 @@ impl Buckets {
     ///
     /// # Errors
     /// 22023 naming the invalid argument.
-    pub(crate) fn new(width: Interval, zone: Option<&str>, origin: Option<i64>, offset: Interval) -> Result<Buckets> {
+    pub fn new(width: Interval, zone: Option<&str>, origin: Option<i64>, offset: Interval) -> Result<Buckets> {
         let zone = zone.map(time_zone).transpose()?.filter(|zone| *zone != TimeZone::UTC);
         let local_origin = match (&zone, origin) {
             (Some(zone), Some(origin)) => Some(narrow(local(zone, origin)?)?),
@@ -80,11 +80,92 @@ impl Buckets {
         Ok(Buckets { grid, zone })
     }
 
+    /// Buckets of a width in a zone, shifted by an offset as in [`Buckets::new`].
+    ///
+    /// # Errors
+    /// 22023 naming the invalid argument.
+    pub fn in_zone(width: Interval, zone: &TimeZone, offset: Interval) -> Result<Buckets> {
+        let plain = Buckets::new(width, None, None, offset)?;
+        Ok(Buckets { zone: Some(zone.clone()).filter(|zone| *zone != TimeZone::UTC), ..plain })
+    }
+
+    /// Starts of all buckets that contain a time of `from .. to`, and the end of the last one; empty if the range is.
+    ///
+    /// # Errors
+    /// 22008 if a start is outside 1677-09-21 .. 2262-04-11; 54000 if there are more than `max` buckets.
+    pub fn bounds(&self, from: i64, to: i64, max: usize) -> Result<Vec<i64>> {
+        if from >= to {
+            return Ok(Vec::new());
+        }
+        let mut bounds = vec![self.start(from)?];
+        let mut start = bounds[0];
+        while start < to {
+            let plain_until = self.plain_until(start)?.min(to);
+            if let Grid::Fixed { width, .. } = self.grid {
+                let count = usize::try_from(plain_until.saturating_sub(start) / width).unwrap_or(0);
+                check_count(bounds.len() + count, max)?;
+                bounds.extend((1..=count).map(|at| start + at as i64 * width));
+                start = bounds[bounds.len() - 1];
+                if start >= to {
+                    break;
+                }
+            }
+            check_count(bounds.len() + 1, max)?;
+            start = self.next(start)?;
+            bounds.push(start);
+        }
+        Ok(bounds)
+    }
+
+    /// Ends of the buckets that start at ascending times; `None` for a time at which no bucket starts. Some nanoseconds
+    /// a time where the clock does not change.
+    ///
+    /// # Errors
+    /// 22008 for an end outside 1677-09-21 .. 2262-04-11.
+    pub fn ends(&self, starts: &[i64]) -> Result<Vec<Option<i64>>> {
+        let width = match self.grid {
+            Grid::Fixed { width, .. } => width,
+            Grid::Months { .. } => i64::MAX,
+        };
+        // Buckets from `first` have the grid's width up to `plain_until`.
+        let (mut first, mut plain_until) = (0, i64::MIN);
+        let end = |start: &i64| {
+            let is_plain = |first: i64, until: i64| *start >= first && *start <= until.saturating_sub(width);
+            if is_plain(first, plain_until) {
+                return Ok(((start - first) % width == 0).then(|| start + width));
+            }
+            if self.start(*start)? != *start {
+                return Ok(None);
+            }
+            (first, plain_until) = (*start, self.plain_until(*start)?);
+            if is_plain(first, plain_until) { Ok(Some(start + width)) } else { self.next(*start).map(Some) }
+        };
+        starts.iter().map(end).collect()
+    }
+
+    /// A time up to which buckets after the one that starts at `start` have the grid's width: before the next change of
+    /// the clock, because the bucket that holds it may be longer or shorter. `start` itself if that is not known.
+    fn plain_until(&self, start: i64) -> Result<i64> {
+        match (&self.zone, self.grid) {
+            (None, Grid::Fixed { .. }) => Ok(i64::MAX),
+            (Some(zone), Grid::Fixed { width, .. }) if width < NS_PER_DAY => {
+                let local = local(zone, start)?;
+                if self.grid.floor(local)? != local {
+                    return Ok(start);
+                }
+                let change = change_after(zone, i128::from(start))?;
+                // A bucket that ends at the change is left to `next`: the change may start a bucket, or not.
+                Ok(change.map_or(i64::MAX, |change| i64::try_from(change - 1).unwrap_or(i64::MAX)))
+            }
+            _ => Ok(start),
+        }
+    }
+
     /// Start of the bucket that contains `time`.
     ///
     /// # Errors
     /// 22008 if the start is outside 1677-09-21 .. 2262-04-11.
-    pub(crate) fn start(&self, time: i64) -> Result<i64> {
+    pub fn start(&self, time: i64) -> Result<i64> {
         match (&self.zone, self.grid) {
             (None, Grid::Fixed { width, phase }) => fixed_start(time, width, phase),
             (None, grid) => narrow(grid.floor(i128::from(time))?),
@@ -97,7 +178,7 @@ impl Buckets {
     ///
     /// # Errors
     /// 22008 if it is outside 1677-09-21 .. 2262-04-11.
-    pub(crate) fn next(&self, start: i64) -> Result<i64> {
+    pub fn next(&self, start: i64) -> Result<i64> {
         match (&self.zone, self.grid) {
             (None, grid) => narrow(grid.after(grid.floor(i128::from(start))?)?),
             (Some(zone), Grid::Fixed { width, .. }) if width < NS_PER_DAY => self.clock_next(zone, start),
@@ -291,7 +372,7 @@ fn month_point(month: i64, shift: i64) -> Result<i128> {
 ///
 /// # Errors
 /// 22023 for an unknown name.
-pub(crate) fn time_zone(name: &str) -> Result<TimeZone> {
+pub fn time_zone(name: &str) -> Result<TimeZone> {
     if name.eq_ignore_ascii_case("utc") || name.eq_ignore_ascii_case("z") {
         return Ok(TimeZone::UTC);
     }
@@ -328,14 +409,21 @@ fn narrow(time: i128) -> Result<i64> {
     i64::try_from(time).map_err(|_| out_of_range())
 }
 
+fn check_count(count: usize, max: usize) -> Result<()> {
+    if count <= max {
+        return Ok(());
+    }
+    Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, format!("the range has more than {max} intervals")))
+}
+
 fn out_of_range() -> Error {
     Error::new(SqlState::DATETIME_OVERFLOW, "bucket lies outside 1677-09-21 .. 2262-04-11")
 }
 
 fn invalid(what: impl Into<String>) -> Error {
-    Error::new(SqlState::INVALID_PARAMETER_VALUE, what).context("time_bucket")
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, what)
 }
 
 #[cfg(test)]
-#[path = "bucket_tests.rs"]
+#[path = "buckets_tests.rs"]
 mod tests;

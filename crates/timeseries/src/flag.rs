@@ -1,0 +1,93 @@
+//! Quality flags of values, by the numbers and priorities of HAKOM TSM.
+
+/// Quality of a value, in ascending priority: where values are combined, the result has the greatest flag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Flag {
+    /// No value is expected.
+    NoValue,
+    /// The value was invoiced.
+    Accounted,
+    /// A person replaced the value.
+    ManuallyReplaced,
+    /// A valid value.
+    #[default]
+    Valid,
+    /// A planned value.
+    Schedule,
+    /// An estimated value.
+    Estimated,
+    /// The value is known to be wrong.
+    Faulty,
+    /// The value was interpolated.
+    Interpolated,
+    /// A value is expected and absent, or a part of the value is.
+    Missing,
+}
+
+impl Flag {
+    /// All flags, in ascending priority.
+    pub const ALL: [Flag; 9] = [
+        Flag::NoValue,
+        Flag::Accounted,
+        Flag::ManuallyReplaced,
+        Flag::Valid,
+        Flag::Schedule,
+        Flag::Estimated,
+        Flag::Faulty,
+        Flag::Interpolated,
+        Flag::Missing,
+    ];
+
+    /// The flag with a number of HAKOM TSM.
+    #[must_use]
+    pub fn from_id(id: i64) -> Option<Flag> {
+        Flag::ALL.into_iter().find(|flag| i64::from(flag.id()) == id)
+    }
+
+    /// Number of the flag in HAKOM TSM, which is stored and sent.
+    #[must_use]
+    pub fn id(self) -> i16 {
+        match self {
+            Flag::NoValue => 0,
+            Flag::Accounted => 20,
+            Flag::ManuallyReplaced => 5,
+            Flag::Valid => 9,
+            Flag::Schedule => 12,
+            Flag::Estimated => 21,
+            Flag::Faulty => 7,
+            Flag::Interpolated => 22,
+            Flag::Missing => 19,
+        }
+    }
+
+    /// Name of the flag.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Flag::NoValue => "NoValue",
+            Flag::Accounted => "Accounted",
+            Flag::ManuallyReplaced => "ManuallyReplaced",
+            Flag::Valid => "Valid",
+            Flag::Schedule => "Schedule",
+            Flag::Estimated => "Estimated",
+            Flag::Faulty => "Faulty",
+            Flag::Interpolated => "Interpolated",
+            Flag::Missing => "Missing",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_unique_and_priorities_ascend() {
+        for (at, flag) in Flag::ALL.into_iter().enumerate() {
+            assert_eq!(flag as usize, at);
+            assert_eq!(Flag::from_id(flag.id().into()), Some(flag));
+        }
+        assert_eq!(Flag::from_id(1), None);
+    }
+}

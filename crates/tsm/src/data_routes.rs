@@ -1,0 +1,345 @@
+//! Requests for the points of series.
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use model::{Error, Result};
+use query::Database;
+use query::client::SqlClient;
+use serde_json::json;
+use server::http::{Method, Request, Response, StatusCode};
+use timeseries::flag::Flag;
+use timeseries::points::Points;
+use tokio::sync::mpsc;
+
+use crate::data_json::{DataJson, Head, PointWriter};
+use crate::definition_json::IntervalJson;
+use crate::definitions::{self, Series, invalid};
+use crate::parameters::{Parameters, Range, user};
+use crate::reading::{Output, Reading, Wanted};
+use crate::replies;
+use crate::store::{self, State, Timed};
+use crate::units::Units;
+use crate::writing::{self, Prepared, of_series};
+
+/// Series that are read at the same time for one request.
+const PARALLEL: usize = 4;
+/// Pieces of a series that wait until those before it are sent.
+const PIECES: usize = 2;
+/// Series of one request.
+const SERIES_MAX: usize = 100_000;
+
+/// `/repositories/{repository}/timeseries/{id}/data`
+pub(crate) async fn single(request: Request) -> Result<Response> {
+    let mut sql = SqlClient::new(request.database());
+    let series = named(&mut sql, &request).await?;
+    if request.method() == Method::GET {
+        read_one(sql, series, &request).await
+    } else if request.method() == Method::DELETE {
+        delete(&mut sql, &series, &request).await
+    } else {
+        write_one(&mut sql, series, &request).await
+    }
+}
+
+/// The series that the address of a request names.
+pub(crate) async fn named(sql: &mut SqlClient, request: &Request) -> Result<Series> {
+    definitions::find(sql, repository(request), request.parameter("id").unwrap_or_default()).await
+}
+
+pub(crate) fn repository(request: &Request) -> &str {
+    request.parameter("repository").unwrap_or_default()
+}
+
+async fn read_one(mut sql: SqlClient, series: Series, request: &Request) -> Result<Response> {
+    let mut parameters = Parameters::of(request)?;
+    let range = Range::take(&mut parameters)?;
+    parameters.finish()?;
+    let units = Units::load(&mut sql).await?;
+    let wanted = wanted_of(&mut sql, &series, &range).await?;
+    let mut writer = PointWriter::new(range.form, range.calendar(&series));
+    let output = wanted.output;
+    let mut reading = Reading::new(series, &units, &wanted)?;
+    let mut out = Vec::new();
+    head(&reading, output, false).write(&mut out)?;
+    if reading.is_long() {
+        // All windows see one state.
+        sql.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]).await?;
+        let windows =
+            stream::unfold((sql, reading, writer, Some(out)), |(mut sql, mut reading, mut writer, out)| async {
+                let mut out = out?;
+                let next = match reading.next(&mut sql).await {
+                    Ok(Some(timed)) => {
+                        writer.write(&mut out, &timed);
+                        Some(Vec::new())
+                    }
+                    Ok(None) => {
+                        out.extend_from_slice(b"]}\n");
+                        None
+                    }
+                    Err(error) => return Some((Err(error), (sql, reading, writer, None))),
+                };
+                Some((Ok(Bytes::from(out)), (sql, reading, writer, next)))
+            });
+        return Ok(replies::streamed(request.headers(), windows));
+    }
+    while let Some(timed) = reading.next(&mut sql).await? {
+        writer.write(&mut out, &timed);
+    }
+    out.extend_from_slice(b"]}\n");
+    replies::whole(request.headers(), out)
+}
+
+async fn wanted_of(sql: &mut SqlClient, series: &Series, range: &Range) -> Result<Wanted> {
+    let ends = if range.is_bounded() { None } else { store::ends(sql, series, State::default()).await? };
+    range.wanted(series, ends)
+}
+
+fn head(reading: &Reading, output: Output, is_named: bool) -> Head<'_> {
+    let series = reading.series();
+    let interval = match (output, series.raster) {
+        (Output::Raster(raster), _) | (Output::Own, Some(raster)) => IntervalJson::of(raster),
+        (Output::Own, None) => IntervalJson::named("No"),
+        (Output::Total, _) => IntervalJson::named("Total"),
+    };
+    Head {
+        id: is_named.then_some(series.id),
+        name: is_named.then_some(series.name.as_str()),
+        interval,
+        unit: &reading.unit().name,
+    }
+}
+
+async fn write_one(sql: &mut SqlClient, series: Series, request: &Request) -> Result<Response> {
+    Parameters::of(request)?.finish()?;
+    let data = DataJson::parse(request.body())?;
+    if data.name.as_ref().is_some_and(|name| *name != series.name) || data.id.is_some_and(|id| id != series.id) {
+        return Err(invalid(format!(
+            "the body names another series than \"{}\", which the address names",
+            series.name
+        )));
+    }
+    let units = Units::load(sql).await?;
+    let prepared = writing::prepare(series, &units, &data)?;
+    writing::store(sql, now(request), &user(request.headers()), &[prepared]).await?;
+    Ok(replies::empty(StatusCode::NO_CONTENT))
+}
+
+async fn delete(sql: &mut SqlClient, series: &Series, request: &Request) -> Result<Response> {
+    let mut parameters = Parameters::of(request)?;
+    let range = Range::take(&mut parameters)?;
+    parameters.finish()?;
+    if !range.is_bounded() {
+        return Err(invalid("parameters from and to are needed to delete values".to_owned()));
+    }
+    let Wanted { from, to, .. } = range.wanted(series, None)?;
+    writing::delete(sql, now(request), &user(request.headers()), series, from, to).await?;
+    Ok(replies::empty(StatusCode::NO_CONTENT))
+}
+
+pub(crate) fn now(request: &Request) -> i64 {
+    request.database().engine().env().now_ns()
+}
+
+/// `/repositories/{repository}/timeseriescollections/data`
+pub(crate) async fn collection(request: Request) -> Result<Response> {
+    if request.method() == Method::GET { read_many(&request).await } else { write_many(&request).await }
+}
+
+/// Series that the parameters `name` and `id` of a request name, in this order.
+async fn all_named(sql: &mut SqlClient, request: &Request, parameters: &mut Parameters) -> Result<Vec<Series>> {
+    let names = parameters.take_all("name").into_iter().chain(parameters.take_all("id"));
+    let names: Vec<String> = names.collect();
+    if names.is_empty() {
+        return Err(invalid("parameter name or id is needed, once for each series".to_owned()));
+    }
+    definitions::find_all(sql, repository(request), &names).await
+}
+
+async fn read_many(request: &Request) -> Result<Response> {
+    let mut sql = SqlClient::new(request.database());
+    let mut parameters = Parameters::of(request)?;
+    let range = Range::take(&mut parameters)?;
+    let series = all_named(&mut sql, request, &mut parameters).await?;
+    parameters.finish()?;
+    if series.len() > SERIES_MAX {
+        return Err(invalid(format!("{} series in one request: expected at most {SERIES_MAX}", series.len())));
+    }
+    let units = Units::load(&mut sql).await?;
+    let mut readings = Vec::with_capacity(series.len());
+    for series in series {
+        let wanted = wanted_of(&mut sql, &series, &range).await?;
+        let writer = PointWriter::new(range.form, range.calendar(&series));
+        let name = series.name.clone();
+        let reading = Reading::new(series, &units, &wanted).map_err(|error| of_series(&name, error))?;
+        readings.push((reading, wanted.output, writer));
+    }
+    let database = request.database().clone();
+    let pieces = stream::iter(readings.into_iter().enumerate())
+        .map(move |(at, (reading, output, writer))| {
+            let (sender, receiver) = mpsc::channel(PIECES);
+            let database = database.clone();
+            // Ends with its receiver, when the client goes away.
+            tokio::spawn(query::computing(Box::pin(async move {
+                if let Err(error) = pieces_of(&database, reading, output, writer, at == 0, &sender).await {
+                    let _ = sender.send(Err(error)).await;
+                }
+            })));
+            std::future::ready(receiver)
+        })
+        .buffered(PARALLEL)
+        .flat_map(|receiver| {
+            stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) })
+        });
+    let end = stream::iter([Ok(Bytes::from_static(b"]\n"))]);
+    Ok(replies::streamed(request.headers(), stream::iter([Ok(Bytes::from_static(b"["))]).chain(pieces).chain(end)))
+}
+
+/// Sends the pieces of one series of a list.
+async fn pieces_of(
+    database: &Database,
+    mut reading: Reading,
+    output: Output,
+    mut writer: PointWriter,
+    is_first: bool,
+    sender: &mpsc::Sender<Result<Bytes>>,
+) -> Result<()> {
+    let mut sql = SqlClient::new(database);
+    if reading.is_long() {
+        sql.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]).await?;
+    }
+    let mut out = if is_first { Vec::new() } else { b",".to_vec() };
+    head(&reading, output, true).write(&mut out)?;
+    while let Some(timed) = reading.next(&mut sql).await? {
+        writer.write(&mut out, &timed);
+        if reading.is_long() && sender.send(Ok(std::mem::take(&mut out).into())).await.is_err() {
+            return Ok(());
+        }
+    }
+    out.extend_from_slice(b"]}");
+    let _ = sender.send(Ok(out.into())).await;
+    Ok(())
+}
+
+async fn write_many(request: &Request) -> Result<Response> {
+    let mut sql = SqlClient::new(request.database());
+    let mut parameters = Parameters::of(request)?;
+    let is_atomic = parameters.take_flag("atomic", false)?;
+    parameters.finish()?;
+    let all = DataJson::parse_all(request.body())?;
+    let names: Vec<String> = all.iter().map(name_of).collect::<Result<_>>()?;
+    let mut distinct = names.clone();
+    distinct.sort_unstable();
+    if let Some(twice) = distinct.windows(2).find(|two| two[0] == two[1]) {
+        return Err(invalid(format!("series \"{}\" is in the body more than once", twice[0])));
+    }
+    let units = Units::load(&mut sql).await?;
+    let (mut good, mut errors) = (Vec::new(), Vec::new());
+    for (data, name) in all.iter().zip(&names) {
+        match prepared(&mut sql, request, &units, data, name).await {
+            Ok(prepared) => good.push(prepared),
+            Err(error) if is_atomic => return Err(of_series(name, error)),
+            Err(error) => errors.push((name, error)),
+        }
+    }
+    writing::store(&mut sql, now(request), &user(request.headers()), &good).await?;
+    if errors.is_empty() {
+        return Ok(replies::empty(StatusCode::NO_CONTENT));
+    }
+    let errors: Vec<_> = errors
+        .iter()
+        .map(|(name, error)| json!({ "Name": name, "error": error.message(), "sqlstate": error.state().0 }))
+        .collect();
+    let body = json!({ "Written": good.len(), "Errors": errors });
+    Ok(server::http::json(StatusCode::MULTI_STATUS, &body))
+}
+
+async fn prepared(
+    sql: &mut SqlClient,
+    request: &Request,
+    units: &Units,
+    data: &DataJson<'_>,
+    name: &str,
+) -> Result<Prepared> {
+    let series = definitions::find(sql, repository(request), name).await?;
+    writing::prepare(series, units, data)
+}
+
+fn name_of(data: &DataJson<'_>) -> Result<String> {
+    match (&data.name, data.id) {
+        (Some(name), _) => Ok(name.clone().into_owned()),
+        (None, Some(id)) => Ok(id.to_string()),
+        (None, None) => Err(invalid("an element of the body has neither Name nor ID".to_owned())),
+    }
+}
+
+/// `/repositories/{repository}/timeseriescollections/data/sum`
+pub(crate) async fn sum(request: Request) -> Result<Response> {
+    let mut sql = SqlClient::new(request.database());
+    let mut parameters = Parameters::of(&request)?;
+    let range = Range::take(&mut parameters)?;
+    let series = all_named(&mut sql, &request, &mut parameters).await?;
+    parameters.finish()?;
+    let units = Units::load(&mut sql).await?;
+    let first = series.first().ok_or_else(|| Error::bug("no series"))?.clone();
+    let mut wanted = wanted_of(&mut sql, &first, &range).await?;
+    // All terms have the raster, the calendar and the unit of the first, unless the request says otherwise.
+    if wanted.output == Output::Own {
+        let raster = first
+            .raster
+            .ok_or_else(|| invalid("a sum with spontaneous series needs the parameter interval".to_owned()))?;
+        wanted.output = Output::Raster(raster);
+    }
+    wanted.unit.get_or_insert_with(|| first.unit.clone());
+    wanted.calendar.get_or_insert_with(|| first.calendar.clone());
+    let mut readings = Vec::with_capacity(series.len());
+    for series in series {
+        let name = series.name.clone();
+        readings.push(Reading::new(series, &units, &wanted).map_err(|error| of_series(&name, error))?);
+    }
+    let writer = PointWriter::new(range.form, range.calendar(&first));
+    let mut out = Vec::new();
+    head(&readings[0], wanted.output, false).write(&mut out)?;
+    sql.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]).await?;
+    let windows =
+        stream::unfold((sql, readings, writer, Some(out)), |(mut sql, mut readings, mut writer, out)| async {
+            let mut out = out?;
+            match sum_of_window(&mut sql, &mut readings).await {
+                Ok(Some(timed)) => {
+                    writer.write(&mut out, &timed);
+                    Some((Ok(Bytes::from(out)), (sql, readings, writer, Some(Vec::new()))))
+                }
+                Ok(None) => {
+                    out.extend_from_slice(b"]}\n");
+                    Some((Ok(Bytes::from(out)), (sql, readings, writer, None)))
+                }
+                Err(error) => Some((Err(error), (sql, readings, writer, None))),
+            }
+        });
+    Ok(replies::streamed(request.headers(), windows))
+}
+
+/// The sum of the next window of all readings, which have the same raster.
+async fn sum_of_window(sql: &mut SqlClient, readings: &mut [Reading]) -> Result<Option<Timed>> {
+    let mut sum: Option<Timed> = None;
+    for reading in readings {
+        let Some(timed) = reading.next(sql).await? else { continue };
+        match &mut sum {
+            None => sum = Some(timed),
+            Some(sum) => add(&mut sum.points, &timed.points),
+        }
+    }
+    Ok(sum)
+}
+
+/// Adds points: an absent value counts as nothing, and the greater flag is kept.
+fn add(sum: &mut Points, other: &Points) {
+    for at in 0..sum.len().min(other.len()) {
+        let ((value, flag), (other, other_flag)) = (sum.get(at), other.get(at));
+        let total = match (value, other) {
+            (Some(value), Some(other)) => Some(value + other),
+            (value, other) => value.or(other),
+        };
+        let flag: Flag = flag.max(other_flag);
+        sum.set(at, total, flag);
+    }
+}

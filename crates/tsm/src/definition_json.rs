@@ -1,0 +1,195 @@
+//! Definitions and units as JSON, by the names of HAKOM's API.
+
+use model::{Error, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use timeseries::raster::{Calendar, Raster, Step};
+use timeseries::units::Unit;
+
+use crate::definitions::{Kind, Series, invalid};
+use crate::units::Described;
+
+/// An interval: the name of a step and a multiplier.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+pub(crate) struct IntervalJson {
+    value: String,
+    #[serde(default = "one")]
+    multiplier: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl IntervalJson {
+    pub(crate) fn of(raster: Raster) -> IntervalJson {
+        IntervalJson { value: raster.step().name().to_owned(), multiplier: raster.multiplier() }
+    }
+
+    /// The interval of points that are on no raster: `No`, or `Total`.
+    pub(crate) fn named(name: &str) -> IntervalJson {
+        IntervalJson { value: name.to_owned(), multiplier: 1 }
+    }
+
+    /// # Errors
+    /// 22023 for an unknown step or a multiplier of 0.
+    pub(crate) fn raster(&self) -> Result<Raster> {
+        Raster::new(self.value.parse::<Step>()?, self.multiplier)
+    }
+
+    fn is_none(&self) -> bool {
+        ["no", "none"].iter().any(|none| self.value.eq_ignore_ascii_case(none))
+    }
+}
+
+/// A definition. Members of HAKOM's definitions that mean nothing here are accepted, so that exported definitions can be
+/// imported as they are.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+pub(crate) struct SeriesJson {
+    name: Option<String>,
+    #[serde(rename = "Type")]
+    kind: Option<String>,
+    interval: Option<IntervalJson>,
+    unit: Option<String>,
+    time_zone: Option<String>,
+    description: Option<String>,
+    aggregation: Option<String>,
+    audit: Option<bool>,
+    #[serde(rename = "ID")]
+    id: Option<Json>,
+    repository: Option<String>,
+    compressed: Option<Json>,
+    table: Option<Json>,
+    archive_table: Option<Json>,
+}
+
+impl SeriesJson {
+    /// # Errors
+    /// 22023 for another JSON than a definition.
+    pub(crate) fn parse(body: &[u8]) -> Result<SeriesJson> {
+        serde_json::from_slice(body).map_err(|error| invalid(format!("the body is not a definition: {error}")))
+    }
+
+    /// The definition, where members that are not given have the values of `before`, or defaults.
+    ///
+    /// # Errors
+    /// 22023 naming the member that is missing or cannot be used.
+    pub(crate) fn series(self, repository: &str, before: Option<&Series>) -> Result<Series> {
+        // Not used, as the type says.
+        let _ = (self.id, self.compressed, self.table, self.archive_table);
+        if self.repository.as_deref().is_some_and(|own| own != repository) {
+            return Err(invalid(format!("member Repository is not \"{repository}\", which the address names")));
+        }
+        let name = self.name.or_else(|| before.map(|before| before.name.clone()));
+        let name = name.filter(|name| !name.trim().is_empty()).ok_or_else(|| missing("Name"))?;
+        let kind = self.kind.map(|kind| kind.parse()).transpose()?;
+        let kind = kind.or(before.map(|before| before.kind)).unwrap_or(Kind::Begin);
+        let given = self.interval.filter(|interval| !interval.is_none());
+        let given = given.map(|interval| interval.raster()).transpose()?;
+        let raster = match (kind, given.or_else(|| before.and_then(|before| before.raster))) {
+            (Kind::Spontaneous, _) if given.is_some() => {
+                return Err(invalid("a spontaneous series has no interval: leave out the member Interval".to_owned()));
+            }
+            (Kind::Spontaneous, _) => None,
+            (_, None) => return Err(missing("Interval")),
+            (_, raster) => raster,
+        };
+        let text = |given: Option<String>, earlier: Option<&str>, default: &str| {
+            given.or_else(|| earlier.map(str::to_owned)).unwrap_or_else(|| default.to_owned())
+        };
+        let zone = text(self.time_zone, before.map(|before| before.calendar.name()), "UTC");
+        let aggregation = self.aggregation.filter(|rule| !rule.is_empty()).map(|rule| rule.parse()).transpose()?;
+        Ok(Series {
+            id: before.map_or(0, |before| before.id),
+            repository: repository.to_owned(),
+            name,
+            kind,
+            raster,
+            unit: text(self.unit, before.map(|before| before.unit.as_str()), "none"),
+            calendar: Calendar::parse(&zone).map_err(|error| error.context("member TimeZone"))?,
+            description: self.description.or_else(|| before.and_then(|before| before.description.clone())),
+            aggregation: aggregation.or(before.and_then(|before| before.aggregation)),
+            audit: self.audit.or(before.map(|before| before.audit)).unwrap_or(false),
+        })
+    }
+}
+
+fn missing(member: &str) -> Error {
+    invalid(format!("the definition has no member {member}"))
+}
+
+/// A definition as JSON.
+pub(crate) fn json_of(series: &Series) -> Json {
+    let interval = series.raster.map_or_else(|| IntervalJson::named("No"), IntervalJson::of);
+    serde_json::json!({
+        "ID": series.id,
+        "Name": series.name,
+        "Type": series.kind.name(),
+        "Interval": interval,
+        "Unit": series.unit,
+        "TimeZone": series.calendar.name(),
+        "Description": series.description,
+        "Aggregation": series.aggregation.map(timeseries::aggregation::Aggregation::name),
+        "Audit": series.audit,
+        "Repository": series.repository,
+    })
+}
+
+/// A unit.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase", deny_unknown_fields)]
+pub(crate) struct UnitJson {
+    name: Option<String>,
+    base_unit: Option<String>,
+    factor: Option<f64>,
+    offset: Option<f64>,
+    integral_unit: Option<String>,
+    aggregation: Option<String>,
+    category: Option<String>,
+    #[serde(rename = "ID")]
+    id: Option<Json>,
+}
+
+impl UnitJson {
+    /// # Errors
+    /// 22023 for another JSON than a unit.
+    pub(crate) fn parse(body: &[u8]) -> Result<UnitJson> {
+        serde_json::from_slice(body).map_err(|error| invalid(format!("the body is not a unit: {error}")))
+    }
+
+    /// - `name`: the name in the address of the request, if it has one.
+    ///
+    /// # Errors
+    /// 22023 for a missing name or an unknown aggregation.
+    pub(crate) fn unit(self, name: Option<&str>) -> Result<Described> {
+        let _ = self.id;
+        let name = self.name.or_else(|| name.map(str::to_owned)).filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| invalid("the unit has no member Name".to_owned()))?;
+        let aggregation = self.aggregation.map(|rule| rule.parse()).transpose()?.unwrap_or_default();
+        let unit = Unit {
+            base: self.base_unit.filter(|base| !base.is_empty()).unwrap_or_else(|| name.clone()),
+            factor: self.factor.unwrap_or(1.0),
+            offset: self.offset.unwrap_or(0.0),
+            integral: self.integral_unit.filter(|unit| !unit.is_empty()),
+            aggregation,
+            name,
+        };
+        Ok(Described { unit, category: self.category })
+    }
+}
+
+/// A unit as JSON.
+pub(crate) fn json_of_unit(described: &Described) -> Json {
+    let Described { unit, category } = described;
+    serde_json::json!({
+        "Name": unit.name,
+        "BaseUnit": unit.base,
+        "Factor": unit.factor,
+        "Offset": unit.offset,
+        "IntegralUnit": unit.integral,
+        "Aggregation": unit.aggregation.name(),
+        "Category": category,
+    })
+}

@@ -1,0 +1,148 @@
+//! Requests for definitions of series, and for units and repositories.
+
+use model::{Error, Result, SqlState};
+use query::client::{SqlClient, there};
+use serde_json::{Value as Json, json};
+use server::http::{Method, Request, Response, StatusCode};
+
+use crate::data_routes::{named, repository};
+use crate::definition_json::{SeriesJson, UnitJson, json_of, json_of_unit};
+use crate::definitions::{self, Search, invalid, text_of};
+use crate::parameters::{Page, Parameters, user};
+use crate::replies;
+use crate::units::{self, Units};
+
+/// Series of a reply without a `Range` header.
+const SERIES_MAX: i64 = 1_000_000;
+
+/// `/repositories`
+pub(crate) async fn repositories(request: Request) -> Result<Response> {
+    let mut sql = SqlClient::new(request.database());
+    if request.method() == Method::GET {
+        let mut all = Vec::new();
+        for rows in sql.rows("SELECT name, description FROM tsm.repositories ORDER BY name", &[]).await? {
+            let (mut names, mut descriptions) = (rows.texts(0)?, rows.texts(1)?);
+            for row in 0..rows.len() {
+                all.push(json!({ "Name": there(names.take(row))?, "Description": descriptions.take(row) }));
+            }
+        }
+        return Ok(server::http::json(StatusCode::OK, &Json::Array(all)));
+    }
+    let body: Json =
+        serde_json::from_slice(request.body()).map_err(|error| invalid(format!("the body is no JSON: {error}")))?;
+    let name = body["Name"].as_str().filter(|name| !name.is_empty());
+    let name = name.ok_or_else(|| invalid("the body has no member Name".to_owned()))?;
+    let description = definitions::option_of(body["Description"].as_str());
+    sql.run("INSERT INTO tsm.repositories (name, description) VALUES ($1, $2)", &[text_of(name), description]).await?;
+    Ok(server::http::json(StatusCode::CREATED, &json!({ "Name": name })))
+}
+
+/// `/repositories/{repository}/timeseries`
+pub(crate) async fn series(request: Request) -> Result<Response> {
+    if request.method() == Method::GET { search(&request).await } else { create(&request).await }
+}
+
+async fn create(request: &Request) -> Result<Response> {
+    Parameters::of(request)?.finish()?;
+    let given = SeriesJson::parse(request.body())?;
+    let series = given.series(repository(request), None)?;
+    let mut sql = SqlClient::new(request.database());
+    let definition = json_of(&series).to_string();
+    let created = definitions::create(&mut sql, &series, &user(request.headers()), &definition).await;
+    match created {
+        Ok(created) => Ok(server::http::json(StatusCode::CREATED, &json_of(&created))),
+        Err(error) if error.state() == SqlState::UNIQUE_VIOLATION => Ok(conflict(&error)),
+        Err(error) => Err(error),
+    }
+}
+
+fn conflict(error: &Error) -> Response {
+    let body = json!({ "error": error.message(), "sqlstate": error.state().0 });
+    server::http::json(StatusCode::CONFLICT, &body)
+}
+
+async fn search(request: &Request) -> Result<Response> {
+    let mut parameters = Parameters::of(request)?;
+    let id = parameters.take("id")?;
+    let search = Search {
+        name: parameters.take("name")?,
+        description: parameters.take("description")?,
+        unit: parameters.take("unit")?,
+        kind: parameters.take("type")?.map(|kind| kind.parse()).transpose()?,
+        step: parameters
+            .take("interval")?
+            .map(|step| Ok(step.parse::<timeseries::raster::Step>()?.name().to_owned()))
+            .transpose()?,
+        id: id
+            .map(|id| id.parse().map_err(|_| invalid(format!("parameter id: \"{id}\" is not a number"))))
+            .transpose()?,
+    };
+    parameters.finish()?;
+    let page = Page::of(request.headers())?;
+    let (skip, limit) = page.map_or((0, SERIES_MAX), |page| (page.first, page.last - page.first + 1));
+    let mut sql = SqlClient::new(request.database());
+    let (found, total) = definitions::search(&mut sql, repository(request), &search, skip, limit).await?;
+    let body: Json = found.iter().map(json_of).collect();
+    let status = if page.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
+    let mut response = server::http::json(status, &body);
+    if page.is_some() {
+        let last = skip + found.len() as i64 - 1;
+        let range = if found.is_empty() { "*".to_owned() } else { format!("{skip}-{last}") };
+        replies::header(&mut response, "content-range", &format!("timeseries {range}/{total}"));
+    }
+    Ok(response)
+}
+
+/// `/repositories/{repository}/timeseries/{id}`
+pub(crate) async fn one(request: Request) -> Result<Response> {
+    Parameters::of(&request)?.finish()?;
+    let mut sql = SqlClient::new(request.database());
+    let series = named(&mut sql, &request).await?;
+    if request.method() == Method::GET {
+        return Ok(server::http::json(StatusCode::OK, &json_of(&series)));
+    }
+    let user = user(request.headers());
+    if request.method() == Method::DELETE {
+        definitions::delete(&mut sql, &series, &user).await?;
+        return Ok(replies::empty(StatusCode::NO_CONTENT));
+    }
+    let changed = SeriesJson::parse(request.body())?.series(repository(&request), Some(&series))?;
+    let definition = json_of(&changed).to_string();
+    match definitions::change(&mut sql, &series, &changed, &user, &definition).await {
+        Ok(()) => Ok(server::http::json(StatusCode::OK, &json_of(&changed))),
+        Err(error) if error.state() == SqlState::UNIQUE_VIOLATION => Ok(conflict(&error)),
+        Err(error) => Err(error),
+    }
+}
+
+/// `/repositories/{repository}/units`, and `/units/{name}` below it. Units are those of all repositories.
+pub(crate) async fn units(request: Request) -> Result<Response> {
+    Parameters::of(&request)?.finish()?;
+    let mut sql = SqlClient::new(request.database());
+    let name = request.parameter("name");
+    let all = Units::load(&mut sql).await?;
+    match (request.method(), name) {
+        (&Method::GET, None) => {
+            let body: Json = all.all.iter().map(json_of_unit).collect();
+            Ok(server::http::json(StatusCode::OK, &body))
+        }
+        (&Method::GET, Some(name)) => {
+            all.find(name)?;
+            let found = all.all.iter().find(|described| described.unit.name == name);
+            Ok(server::http::json(StatusCode::OK, &found.map_or(Json::Null, json_of_unit)))
+        }
+        (&Method::DELETE, Some(name)) => {
+            units::delete(&mut sql, name).await?;
+            Ok(replies::empty(StatusCode::NO_CONTENT))
+        }
+        (_, name) => {
+            let described = UnitJson::parse(request.body())?.unit(name)?;
+            if name.is_some_and(|name| name != described.unit.name) {
+                return Err(invalid(format!("the body names unit \"{}\", the address another", described.unit.name)));
+            }
+            units::store(&mut sql, &described).await?;
+            let status = if all.find(&described.unit.name).is_ok() { StatusCode::OK } else { StatusCode::CREATED };
+            Ok(server::http::json(status, &json_of_unit(&described)))
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! Definitions of series: rows of `tsm.series`.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+use model::{Error, Result, SqlState};
+use query::Value;
+use query::client::{Rows, SqlClient, there};
+use timeseries::aggregation::Aggregation;
+use timeseries::raster::{Calendar, Raster};
+
+/// Meaning of a stamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The start of an interval of the raster.
+    Begin,
+    /// The end of an interval of the raster.
+    End,
+    /// A time from which the value holds until the next one. The series has no raster.
+    Spontaneous,
+}
+
+const KINDS: [(Kind, &str, &str); 3] =
+    [(Kind::Begin, "Begin", "A"), (Kind::End, "End", "E"), (Kind::Spontaneous, "Spontaneous", "S")];
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        KINDS[self as usize].1
+    }
+}
+
+impl FromStr for Kind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Kind> {
+        let found = KINDS.iter().find(|(_, name, code)| name.eq_ignore_ascii_case(text) || *code == text);
+        found
+            .map(|(kind, ..)| *kind)
+            .ok_or_else(|| invalid(format!("type \"{text}\" is not known: expected Begin, End or Spontaneous")))
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// The definition of a series.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Series {
+    pub(crate) id: i64,
+    pub(crate) repository: String,
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    /// Raster of the values; `None` for spontaneous series.
+    pub(crate) raster: Option<Raster>,
+    pub(crate) unit: String,
+    pub(crate) calendar: Calendar,
+    pub(crate) description: Option<String>,
+    /// Rule that replaces the unit's.
+    pub(crate) aggregation: Option<Aggregation>,
+    /// Whether replaced and deleted values are kept.
+    pub(crate) audit: bool,
+}
+
+impl Series {
+    /// The table of the points.
+    pub(crate) fn table(&self) -> &'static str {
+        if self.audit { "audited_points" } else { "points" }
+    }
+}
+
+const COLUMNS: &str = "id, repository, name, type, step, multiplier, unit, time_zone, description, aggregation, audit";
+
+/// The series with a name, or else with a number, of a repository.
+///
+/// # Errors
+/// 42704 if there is none; those of SQL.
+pub(crate) async fn find(sql: &mut SqlClient, repository: &str, name: &str) -> Result<Series> {
+    let text = format!("SELECT {COLUMNS} FROM tsm.series WHERE repository = $1 AND name = $2");
+    let by_name = sql.rows(&text, &[text_of(repository), text_of(name)]).await?;
+    if let Some(series) = read(&by_name)?.pop() {
+        return Ok(series);
+    }
+    if let Ok(id) = name.parse::<i64>() {
+        let text = format!("SELECT {COLUMNS} FROM tsm.series WHERE repository = $1 AND id = $2");
+        let by_id = sql.rows(&text, &[text_of(repository), Value::Int64(id)]).await?;
+        if let Some(series) = read(&by_id)?.pop() {
+            return Ok(series);
+        }
+    }
+    Err(unknown(repository, name))
+}
+
+/// The series with names or numbers, in the order in which they are given.
+///
+/// # Errors
+/// As [`find`].
+pub(crate) async fn find_all(sql: &mut SqlClient, repository: &str, names: &[String]) -> Result<Vec<Series>> {
+    let text = format!("SELECT {COLUMNS} FROM tsm.series WHERE repository = $1 AND name = ANY($2)");
+    let array = Value::Array(names.iter().map(|name| text_of(name)).collect());
+    let found = read(&sql.rows(&text, &[text_of(repository), array]).await?)?;
+    let mut by_name: HashMap<String, Series> = found.into_iter().map(|series| (series.name.clone(), series)).collect();
+    let mut all = Vec::with_capacity(names.len());
+    for name in names {
+        let series = match by_name.get(name) {
+            Some(series) => series.clone(),
+            None => find(sql, repository, name).await?,
+        };
+        by_name.entry(name.clone()).or_insert_with(|| series.clone());
+        all.push(series);
+    }
+    Ok(all)
+}
+
+/// An error for a series that does not exist.
+fn unknown(repository: &str, name: &str) -> Error {
+    Error::new(SqlState::UNDEFINED_OBJECT, format!("series \"{name}\" does not exist in repository \"{repository}\""))
+}
+
+/// Conditions of a search; each that is there must hold. Texts are patterns of LIKE.
+#[derive(Debug, Default)]
+pub(crate) struct Search {
+    pub(crate) name: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) unit: Option<String>,
+    pub(crate) kind: Option<Kind>,
+    pub(crate) step: Option<String>,
+    pub(crate) id: Option<i64>,
+}
+
+/// Series of a repository that a search finds, in the order of their names.
+///
+/// - `skip`, `limit`: the part of the result.
+///
+/// Returns the part, and the number of all.
+///
+/// # Errors
+/// Those of SQL.
+pub(crate) async fn search(
+    sql: &mut SqlClient,
+    repository: &str,
+    search: &Search,
+    skip: i64,
+    limit: i64,
+) -> Result<(Vec<Series>, i64)> {
+    let mut values = vec![text_of(repository)];
+    let mut conditions = "repository = $1".to_owned();
+    let mut add = |condition: &str, value: Value| {
+        values.push(value);
+        conditions.push_str(&format!(" AND {condition} ${}", values.len()));
+    };
+    for (condition, value) in [
+        ("name LIKE", search.name.as_deref()),
+        ("description LIKE", search.description.as_deref()),
+        ("unit LIKE", search.unit.as_deref()),
+        ("type =", search.kind.map(Kind::name)),
+        ("step =", search.step.as_deref()),
+    ] {
+        if let Some(value) = value {
+            add(condition, text_of(value));
+        }
+    }
+    if let Some(id) = search.id {
+        add("id =", Value::Int64(id));
+    }
+    let counted = sql.rows(&format!("SELECT count(*) FROM tsm.series WHERE {conditions}"), &values).await?;
+    let total = counted.first().map_or(Ok(0), |rows| there(rows.integers(0)?.take(0)))?;
+    let at = values.len();
+    let text = format!(
+        "SELECT {COLUMNS} FROM tsm.series WHERE {conditions} ORDER BY name OFFSET ${} LIMIT ${}",
+        at + 1,
+        at + 2
+    );
+    values.extend([Value::Int64(skip), Value::Int64(limit)]);
+    Ok((read(&sql.rows(&text, &values).await?)?, total))
+}
+
+/// Stores a new definition and records the change.
+///
+/// # Errors
+/// 23505 if the name is taken; 42704 for a repository or unit that does not exist; those of SQL.
+pub(crate) async fn create(sql: &mut SqlClient, series: &Series, user: &str, definition: &str) -> Result<Series> {
+    let text = format!(
+        "INSERT INTO tsm.series (repository, name, type, step, multiplier, unit, time_zone, description, aggregation, audit) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING {COLUMNS}"
+    );
+    let mut created = None;
+    sql.transaction(async |sql| {
+        let rows = sql.rows(&text, &values_of(series)).await.map_err(|error| explained(error, series))?;
+        let stored = read(&rows)?.pop().ok_or_else(|| Error::bug("INSERT returned no row"))?;
+        record(sql, &stored, user, "created", Some(definition)).await?;
+        created = Some(stored);
+        Ok(())
+    })
+    .await?;
+    created.ok_or_else(|| Error::bug("a series that was not created"))
+}
+
+/// Replaces a definition and records the change. The series keeps its number.
+///
+/// # Errors
+/// 55000 if values exist and would lose their meaning; otherwise as [`create`].
+pub(crate) async fn change(
+    sql: &mut SqlClient,
+    before: &Series,
+    after: &Series,
+    user: &str,
+    definition: &str,
+) -> Result<()> {
+    let text = "UPDATE tsm.series SET repository = $1, name = $2, type = $3, step = $4, multiplier = $5, unit = $6, \
+                time_zone = $7, description = $8, aggregation = $9, audit = $10 WHERE id = $11";
+    sql.transaction(async |sql| {
+        let is_other_raster =
+            (before.kind, before.raster) != (after.kind, after.raster) || before.calendar != after.calendar;
+        if is_other_raster && has_points(sql, before).await? {
+            return Err(Error::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("series \"{}\" has values: its type, interval and time zone cannot be changed", before.name),
+            )
+            .with_hint("create another series, and write the values to it"));
+        }
+        let mut values = values_of(after);
+        values.push(Value::Int64(before.id));
+        sql.run(text, &values).await.map_err(|error| explained(error, after))?;
+        if before.audit != after.audit {
+            let (from, to) = (before.table(), after.table());
+            let id = [Value::Int64(before.id)];
+            let columns = "time, series, value, flag";
+            let moved = format!("INSERT INTO tsm.{to} ({columns}) SELECT {columns} FROM tsm.{from} WHERE series = $1");
+            sql.run(&moved, &id).await?;
+            sql.run(&format!("DELETE FROM tsm.{from} WHERE series = $1"), &id).await?;
+        }
+        record(sql, &Series { id: before.id, ..after.clone() }, user, "changed", Some(definition)).await
+    })
+    .await
+}
+
+/// Deletes a series with its values and records it.
+///
+/// # Errors
+/// Those of SQL.
+pub(crate) async fn delete(sql: &mut SqlClient, series: &Series, user: &str) -> Result<()> {
+    let id = [Value::Int64(series.id)];
+    sql.transaction(async |sql| {
+        sql.run("DELETE FROM tsm.series WHERE id = $1", &id).await?;
+        sql.run(&format!("DELETE FROM tsm.{} WHERE series = $1", series.table()), &id).await?;
+        record(sql, series, user, "deleted", None).await
+    })
+    .await
+}
+
+async fn has_points(sql: &mut SqlClient, series: &Series) -> Result<bool> {
+    let text = format!("SELECT 1 FROM tsm.{} WHERE series = $1 LIMIT 1", series.table());
+    Ok(sql.rows(&text, &[Value::Int64(series.id)]).await?.iter().any(|rows| rows.len() > 0))
+}
+
+async fn record(
+    sql: &mut SqlClient,
+    series: &Series,
+    user: &str,
+    change: &str,
+    definition: Option<&str>,
+) -> Result<()> {
+    let text = "INSERT INTO tsm.definition_changes (changed_by, change, series, repository, name, definition) \
+                VALUES ($1, $2, $3, $4, $5, $6)";
+    let values = [
+        text_of(user),
+        text_of(change),
+        Value::Int64(series.id),
+        text_of(&series.repository),
+        text_of(&series.name),
+        option_of(definition),
+    ];
+    sql.run(text, &values).await
+}
+
+/// Errors of constraints in the words of definitions.
+fn explained(error: Error, series: &Series) -> Error {
+    let Series { name, repository, unit, .. } = series;
+    match error.state() {
+        SqlState::UNIQUE_VIOLATION => Error::new(
+            SqlState::UNIQUE_VIOLATION,
+            format!("series \"{name}\" exists in repository \"{repository}\" already"),
+        ),
+        SqlState::FOREIGN_KEY_VIOLATION if error.message().contains("repository") => {
+            Error::new(SqlState::UNDEFINED_OBJECT, format!("repository \"{repository}\" does not exist"))
+        }
+        SqlState::FOREIGN_KEY_VIOLATION => {
+            Error::new(SqlState::UNDEFINED_OBJECT, format!("unit \"{unit}\" does not exist"))
+        }
+        _ => error,
+    }
+}
+
+/// Values of the columns from `repository` on.
+fn values_of(series: &Series) -> Vec<Value> {
+    vec![
+        text_of(&series.repository),
+        text_of(&series.name),
+        text_of(series.kind.name()),
+        option_of(series.raster.map(|raster| raster.step().name())),
+        Value::Int32(series.raster.map_or(1, |raster| i32::try_from(raster.multiplier()).unwrap_or(i32::MAX))),
+        text_of(&series.unit),
+        text_of(series.calendar.name()),
+        option_of(series.description.as_deref()),
+        option_of(series.aggregation.map(Aggregation::name)),
+        Value::Bool(series.audit),
+    ]
+}
+
+fn read(all: &[Rows]) -> Result<Vec<Series>> {
+    let mut series = Vec::new();
+    for rows in all {
+        let (mut ids, mut multipliers, mut audits) = (rows.integers(0)?, rows.integers(5)?, rows.booleans(10)?);
+        let mut texts = [1, 2, 3, 4, 6, 7, 8, 9].map(|at| rows.texts(at)).into_iter().collect::<Result<Vec<_>>>()?;
+        for row in 0..rows.len() {
+            let mut text = |at: usize| texts[at].take(row);
+            let (repository, name) = (there(text(0))?, there(text(1))?);
+            let multiplier = there(multipliers.take(row))?;
+            let raster = match (there(text(2))?.parse()?, text(3)) {
+                (kind, Some(step)) => (kind, Some(Raster::new(step.parse()?, u32::try_from(multiplier).unwrap_or(0))?)),
+                (kind, None) => (kind, None),
+            };
+            series.push(Series {
+                id: there(ids.take(row))?,
+                kind: raster.0,
+                raster: raster.1,
+                unit: there(text(4))?,
+                calendar: Calendar::parse(&there(text(5))?)
+                    .map_err(|error| error.context(format!("series \"{name}\"")))?,
+                description: text(6),
+                aggregation: text(7).map(|rule| rule.parse()).transpose()?,
+                audit: there(audits.take(row))?,
+                repository,
+                name,
+            });
+        }
+    }
+    Ok(series)
+}
+
+pub(crate) fn text_of(text: &str) -> Value {
+    Value::Text(text.to_owned())
+}
+
+pub(crate) fn option_of(text: Option<&str>) -> Value {
+    text.map_or(Value::Null, text_of)
+}
+
+pub(crate) fn invalid(message: String) -> Error {
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
+}

@@ -1,0 +1,266 @@
+//! Parameters of requests.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::tz::TimeZone;
+use model::{Error, Result};
+use server::http::{HeaderMap, Request};
+use timeseries::aggregation::Aggregation;
+use timeseries::raster::{Calendar, Raster, Step};
+use timeseries::stamp::{self, Form};
+
+use crate::definitions::{Series, invalid};
+use crate::reading::{Output, Wanted};
+use crate::store::State;
+
+/// Name of a client that does not say who it is.
+const ANONYMOUS: &str = "anonymous";
+
+/// Parameters of a query string that were not taken yet. Names have no case.
+pub(crate) struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    /// # Errors
+    /// 22023 if the query string is not URL-encoded.
+    pub(crate) fn of(request: &Request) -> Result<Parameters> {
+        let mut parameters = Parameters(request.query()?);
+        // Clients of HAKOM name the form of the reply in several ways; there is one.
+        for name in ["mediaType", "format"] {
+            if let Some(form) = parameters.take(name)? {
+                let is_known = ["timestamp", "json", "application/json"].iter().any(|known| form.starts_with(known));
+                if !is_known {
+                    return Err(invalid(format!("parameter {name}: \"{form}\" is not known: expected timestamp")));
+                }
+            }
+        }
+        Ok(parameters)
+    }
+
+    /// Takes a parameter that may be given once.
+    ///
+    /// # Errors
+    /// 22023 if it is given more than once.
+    pub(crate) fn take(&mut self, name: &str) -> Result<Option<String>> {
+        let mut all = self.take_all(name);
+        let first = all.pop();
+        if all.is_empty() { Ok(first) } else { Err(invalid(format!("parameter {name} is given more than once"))) }
+    }
+
+    /// Takes a parameter that may be given several times.
+    pub(crate) fn take_all(&mut self, name: &str) -> Vec<String> {
+        let (taken, rest) =
+            std::mem::take(&mut self.0).into_iter().partition(|(own, _)| own.eq_ignore_ascii_case(name));
+        self.0 = rest;
+        let taken: Vec<(String, String)> = taken;
+        taken.into_iter().map(|(_, value)| value).collect()
+    }
+
+    /// Takes a truth value; `default` if it is not given.
+    ///
+    /// # Errors
+    /// 22023 for another text than true and false.
+    pub(crate) fn take_flag(&mut self, name: &str, default: bool) -> Result<bool> {
+        match self.take(name)?.as_deref() {
+            None => Ok(default),
+            Some("true" | "True" | "1" | "") => Ok(true),
+            Some("false" | "False" | "0") => Ok(false),
+            Some(other) => Err(invalid(format!("parameter {name}: \"{other}\": expected true or false"))),
+        }
+    }
+
+    /// # Errors
+    /// 22023 naming a parameter that nothing took.
+    pub(crate) fn finish(self) -> Result<()> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(invalid(format!("parameter \"{name}\" is not known here"))),
+        }
+    }
+}
+
+/// Parameters of a request for points, before the series is known.
+pub(crate) struct Range {
+    from: Option<String>,
+    to: Option<String>,
+    output: Output,
+    unit: Option<String>,
+    rule: Option<Aggregation>,
+    calendar: Option<Calendar>,
+    /// Form of times in the reply.
+    pub(crate) form: Form,
+    as_of: Option<String>,
+}
+
+impl Range {
+    /// # Errors
+    /// 22023 for a value that cannot be used.
+    pub(crate) fn take(parameters: &mut Parameters) -> Result<Range> {
+        let multiplier = parameters.take("intervalMultiplier")?;
+        let multiplier = multiplier.map_or(Ok(1), |text| {
+            text.parse().map_err(|_| invalid(format!("parameter intervalMultiplier: \"{text}\" is not a whole number")))
+        })?;
+        let output = match parameters.take("interval")?.as_deref() {
+            None => Output::Own,
+            Some(total) if total.eq_ignore_ascii_case("total") => Output::Total,
+            Some(step) => Output::Raster(Raster::new(step.parse::<Step>()?, multiplier)?),
+        };
+        let form = match parameters.take("stamps")?.as_deref() {
+            None | Some("utc") => Form::Utc,
+            Some("offset") => Form::Offset,
+            Some("local") => Form::Local,
+            Some(other) => {
+                return Err(invalid(format!("parameter stamps: \"{other}\": expected utc, offset or local")));
+            }
+        };
+        Ok(Range {
+            from: parameters.take("from")?,
+            to: parameters.take("to")?,
+            output,
+            unit: parameters.take("unit")?,
+            rule: parameters.take("aggregation")?.map(|rule| rule.parse()).transpose()?,
+            calendar: parameters.take("timeZone")?.map(|zone| Calendar::parse(&zone)).transpose()?,
+            form,
+            as_of: parameters.take("asOf")?,
+        })
+    }
+
+    /// Calendar in which times without an offset are read and written.
+    pub(crate) fn calendar<'a>(&'a self, series: &'a Series) -> &'a Calendar {
+        self.calendar.as_ref().unwrap_or(&series.calendar)
+    }
+
+    /// - `ends`: first and last time of the series, which replace limits that are not given.
+    ///
+    /// # Errors
+    /// 22007 for a text that is no time; 22023 for an end before the start.
+    pub(crate) fn wanted(&self, series: &Series, ends: Option<(i64, i64)>) -> Result<Wanted> {
+        let zone = self.calendar(series).zone();
+        let from = time("from", self.from.as_deref(), zone)?;
+        let to = time("to", self.to.as_deref(), zone)?;
+        let (first, last) = ends.map_or((0, 0), |(first, last)| (first, last.saturating_add(1)));
+        let (from, to) = (from.unwrap_or(first), to.unwrap_or(last));
+        if self.from.is_some() && self.to.is_some() && to < from {
+            return Err(invalid("parameter to is before from".to_owned()));
+        }
+        let as_of = time("asOf", self.as_of.as_deref(), zone)?;
+        if as_of.is_some() && !series.audit {
+            return Err(invalid(format!("series \"{}\" has no audit: earlier states were not kept", series.name)));
+        }
+        Ok(Wanted {
+            from,
+            to: to.max(from),
+            output: self.output,
+            unit: self.unit.clone(),
+            rule: self.rule,
+            calendar: self.calendar.clone(),
+            state: State { as_of },
+        })
+    }
+
+    /// Whether both limits are given.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.from.is_some() && self.to.is_some()
+    }
+}
+
+/// The time of a parameter.
+///
+/// # Errors
+/// 22007 for a text that is no time.
+pub(crate) fn time(name: &str, text: Option<&str>, zone: &TimeZone) -> Result<Option<i64>> {
+    // A plus of an offset that was not encoded arrives as a space.
+    let mended = text.map(|text| mended_offset(text.trim()));
+    let parsed = mended.map(|text| stamp::parse(&text, zone)).transpose();
+    parsed.map_err(|error: Error| error.context(format!("parameter {name}")))
+}
+
+/// `2025-03-30T00:00:00 01:00` with the plus that URL decoding made a space.
+fn mended_offset(text: &str) -> String {
+    match text.rsplit_once(' ') {
+        Some((before, offset)) if before.contains('T') && offset.len() <= 5 => format!("{before}+{offset}"),
+        _ => text.to_owned(),
+    }
+}
+
+/// The user that a request names by Basic authentication. It is recorded with changes; the server has no passwords.
+pub(crate) fn user(headers: &HeaderMap) -> String {
+    let named = || {
+        let text = headers.get("authorization")?.to_str().ok()?.strip_prefix("Basic ")?;
+        let decoded = String::from_utf8(STANDARD.decode(text.trim()).ok()?).ok()?;
+        let name = decoded.split(':').next()?;
+        (!name.is_empty()).then(|| name.to_owned())
+    };
+    named().unwrap_or_else(|| ANONYMOUS.to_owned())
+}
+
+/// Rows of a result that a client asks for by a header such as `Range: timeseries=0-99`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Page {
+    pub(crate) first: i64,
+    /// The last row, included.
+    pub(crate) last: i64,
+}
+
+/// Rows of a page that does not say how many.
+const PAGE_ROWS: i64 = 10_000;
+
+impl Page {
+    /// # Errors
+    /// 22023 for a header of another form.
+    pub(crate) fn of(headers: &HeaderMap) -> Result<Option<Page>> {
+        let Some(header) = headers.get("range") else { return Ok(None) };
+        let text = header.to_str().unwrap_or_default();
+        let refused = || invalid(format!("header Range: \"{text}\": expected a form such as timeseries=0-99"));
+        let (first, last) = text.split_once('=').and_then(|(_, range)| range.split_once('-')).ok_or_else(refused)?;
+        let first: i64 = first.trim().parse().map_err(|_| refused())?;
+        let last = match last.trim() {
+            "" => first.saturating_add(PAGE_ROWS - 1),
+            last => last.parse().map_err(|_| refused())?,
+        };
+        if first < 0 || last < first {
+            return Err(refused());
+        }
+        Ok(Some(Page { first, last }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_whose_plus_was_not_encoded_is_mended() {
+        for (given, expected) in [
+            ("2025-03-30T00:00:00 01:00", "2025-03-30T00:00:00+01:00"),
+            ("2025-03-30 00:00:00", "2025-03-30 00:00:00"),
+            ("2025-03-30T00:00:00Z", "2025-03-30T00:00:00Z"),
+        ] {
+            assert_eq!(mended_offset(given), expected);
+        }
+    }
+
+    #[test]
+    fn pages_are_parsed_or_refused() {
+        let page = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("range", text.parse().unwrap());
+            Page::of(&headers)
+        };
+        assert_eq!(page("timeseries=0-99").unwrap(), Some(Page { first: 0, last: 99 }));
+        assert_eq!(page("items=5-").unwrap(), Some(Page { first: 5, last: 10_004 }));
+        for text in ["timeseries", "timeseries=9-5", "timeseries=-5", "timeseries=a-b"] {
+            assert!(page(text).is_err(), "{text}");
+        }
+        assert_eq!(Page::of(&HeaderMap::new()).unwrap(), None);
+    }
+
+    #[test]
+    fn the_user_of_basic_authentication_is_recorded() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(user(&headers), ANONYMOUS);
+        headers.insert("authorization", "Basic TWF4OnNlY3JldA==".parse().unwrap());
+        assert_eq!(user(&headers), "Max");
+        headers.insert("authorization", "Basic !".parse().unwrap());
+        assert_eq!(user(&headers), ANONYMOUS);
+    }
+}

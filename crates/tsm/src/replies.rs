@@ -1,0 +1,72 @@
+//! Replies of the API.
+
+use std::io::Write;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures::{Stream, StreamExt, stream};
+use model::{Error, Result};
+use server::http::{Body, HeaderMap, Response, StatusCode, streamed as pieces};
+
+/// Replies below this size are not compressed.
+const ZIP_BYTES_MIN: usize = 1024;
+
+/// A reply without a body.
+pub(crate) fn empty(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+/// A reply of JSON that is complete.
+///
+/// # Errors
+/// XX000 if it cannot be compressed.
+pub(crate) fn whole(headers: &HeaderMap, json: Vec<u8>) -> Result<Response> {
+    let zip = json.len() >= ZIP_BYTES_MIN && pieces::accepts_gzip(headers);
+    let body = if zip {
+        let mut encoder = GzEncoder::new(Vec::with_capacity(json.len() / 4), Compression::fast());
+        encoder.write_all(&json).and_then(|()| encoder.finish()).map_err(Error::bug)?
+    } else {
+        json
+    };
+    Ok(response(Body::from(body), zip))
+}
+
+/// A reply of JSON that is made while it is sent.
+pub(crate) fn streamed(headers: &HeaderMap, json: impl Stream<Item = Result<Bytes>> + Send + 'static) -> Response {
+    if !pieces::accepts_gzip(headers) {
+        return response(Body::from_stream(json), false);
+    }
+    let encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let zipped = stream::unfold((Box::pin(json), Some(encoder)), |(mut json, encoder)| async move {
+        let mut encoder = encoder?;
+        let piece = match json.next().await {
+            Some(Ok(piece)) => {
+                encoder.write_all(&piece).map(|()| std::mem::take(encoder.get_mut())).map_err(Error::bug)
+            }
+            Some(Err(error)) => Err(error),
+            None => return Some((encoder.finish().map(Bytes::from).map_err(Error::bug), (json, None))),
+        };
+        let next = piece.is_ok().then_some(encoder);
+        Some((piece.map(Bytes::from), (json, next)))
+    });
+    response(Body::from_stream(zipped), true)
+}
+
+fn response(body: Body, zip: bool) -> Response {
+    let mut response = Response::new(body);
+    header(&mut response, "content-type", "application/json");
+    if zip {
+        header(&mut response, "content-encoding", "gzip");
+    }
+    response
+}
+
+/// Sets a header of a reply. A value that is no header is left out.
+pub(crate) fn header(response: &mut Response, name: &'static str, value: &str) {
+    if let Ok(value) = value.parse() {
+        response.headers_mut().insert(name, value);
+    }
+}
