@@ -204,13 +204,11 @@ impl Reading {
         let Timed { times, mut points } = timed;
         let mut converter = Converter::new(bounds, self.rule);
         if self.before.needs_length() {
-            // A level that holds becomes the quantity of the time within the range.
-            let (from, to) = (bounds[0], bounds[bounds.len() - 1]);
-            let ends: Vec<i64> = times.iter().skip(1).copied().chain([to]).take(times.len()).collect();
-            let starts: Vec<i64> = times.iter().map(|time| *time.max(&from)).collect();
-            self.before.apply(&mut points, &starts, &ends);
+            // A level that holds becomes the quantity of each part of an interval.
+            let (starts, ends, mut parts) = parts(&times, &points, bounds);
+            self.before.apply(&mut parts, &starts, &ends);
             for (at, (start, end)) in starts.iter().zip(&ends).enumerate() {
-                let (value, flag) = points.get(at);
+                let (value, flag) = parts.get(at);
                 converter.push(*start, *end, value, flag);
             }
         } else {
@@ -224,6 +222,27 @@ impl Reading {
         self.after.apply(&mut points, &[], &[]);
         points
     }
+}
+
+/// Points that hold until the next one, within bounds and split by them: starts, ends and points.
+fn parts(times: &[i64], points: &Points, bounds: &[i64]) -> (Vec<i64>, Vec<i64>, Points) {
+    let (mut starts, mut ends, mut parts) = (Vec::new(), Vec::new(), Points::default());
+    let (from, to) = (bounds[0], bounds[bounds.len() - 1]);
+    let mut at = 0;
+    for (row, time) in times.iter().enumerate() {
+        let (value, flag) = points.get(row);
+        let end = times.get(row + 1).copied().unwrap_or(to).min(to);
+        let mut start = (*time).max(from);
+        while start < end {
+            at = place(bounds, at, start + 1);
+            let next = end.min(bounds.get(at).copied().unwrap_or(to));
+            starts.push(start);
+            ends.push(next);
+            parts.push(value, flag);
+            start = next;
+        }
+    }
+    (starts, ends, parts)
 }
 
 /// Place of the first bound that is not before a time, from a place on.

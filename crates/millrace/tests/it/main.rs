@@ -28,3 +28,4 @@ mod serve;
 mod server;
 mod sql_files;
 mod transfers;
+mod tsm;

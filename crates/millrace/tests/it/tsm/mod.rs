@@ -1,0 +1,381 @@
+//! Managed time series by REST.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::{Value as Json, json};
+
+use crate::clients::{printed, tool};
+use crate::http::request;
+use crate::postgres::Postgres;
+use crate::server::{Server, folder};
+
+/// Address of the default repository.
+const REPOSITORY: &str = "/repositories/default";
+
+/// A client of one server.
+struct Client<'a>(&'a Server);
+
+impl Client<'_> {
+    fn send(&self, method: &str, path: &str, body: &Json) -> (u16, Json) {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let (status, text) = request(&self.0.http, method, &format!("{REPOSITORY}{path}"), body.as_bytes()).unwrap();
+        (status, serde_json::from_str(&text).unwrap_or(Json::Null))
+    }
+
+    fn ok(&self, method: &str, path: &str, body: &Json) -> Json {
+        let (status, reply) = self.send(method, path, body);
+        assert!((200..300).contains(&status), "{method} {path}: {status} {reply}");
+        reply
+    }
+
+    fn get(&self, path: &str) -> Json {
+        self.ok("GET", path, &Json::Null)
+    }
+
+    fn create(&self, definition: &Json) {
+        self.ok("POST", "/timeseries", definition);
+    }
+
+    /// Writes values of consecutive intervals.
+    fn write(&self, series: &str, from: &str, seconds: i64, values: &[f64]) {
+        let from: jiff::Timestamp = from.parse().unwrap();
+        let data = (0..).zip(values).map(|(at, value)| {
+            let time = from + jiff::SignedDuration::from_secs(at * seconds);
+            json!({ "From": time.to_string(), "Value": value, "Flag": 9 })
+        });
+        self.ok(
+            "PUT",
+            &format!("/timeseries/{series}/data?format=timestamp"),
+            &json!({ "Data": data.collect::<Vec<_>>() }),
+        );
+    }
+
+    /// `From`, `Value` and `Flag` of the points of a series.
+    fn points(&self, series: &str, query: &str) -> Vec<(String, Option<f64>, i64)> {
+        points_of(&self.get(&format!("/timeseries/{series}/data?{query}&format=timestamp")))
+    }
+}
+
+fn points_of(reply: &Json) -> Vec<(String, Option<f64>, i64)> {
+    let points = reply["Data"].as_array().unwrap_or_else(|| panic!("no points in {reply}"));
+    let point = |point: &Json| {
+        (point["From"].as_str().unwrap().to_owned(), point["Value"].as_f64(), point["Flag"].as_i64().unwrap())
+    };
+    points.iter().map(point).collect()
+}
+
+fn point(from: &str, value: impl Into<Option<f64>>, flag: i64) -> (String, Option<f64>, i64) {
+    (from.to_owned(), value.into(), flag)
+}
+
+fn quarter_hours(name: &str) -> Json {
+    json!({ "Name": name, "Type": "Begin", "Interval": { "Value": "Minute", "Multiplier": 15 }, "Unit": "kW",
+        "TimeZone": "Europe/Vienna", "Audit": true })
+}
+
+#[test]
+fn days_of_23_24_and_25_hours_have_their_energy() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    client.create(&quarter_hours("P"));
+    for (from, to, quarters) in [
+        ("2025-03-29T23:00:00Z", "2025-03-30T22:00:00Z", 92),
+        ("2025-07-01T22:00:00Z", "2025-07-02T22:00:00Z", 96),
+        ("2025-10-25T22:00:00Z", "2025-10-26T23:00:00Z", 100),
+    ] {
+        client.write("P", from, 900, &vec![4.0; quarters]);
+        let range = format!("from={from}&to={to}");
+        let own = client.points("P", &range);
+        assert_eq!(own.len(), quarters, "{from}");
+        assert!(own.iter().all(|(_, value, flag)| (*value, *flag) == (Some(4.0), 9)), "{from}");
+        let hours = client.points("P", &format!("{range}&interval=Hour&unit=kWh"));
+        assert_eq!(hours.len(), quarters / 4, "{from}");
+        assert!(hours.iter().all(|(_, value, _)| *value == Some(4.0)), "{from}");
+        let energy = f64::from(u32::try_from(quarters).unwrap());
+        assert_eq!(client.points("P", &format!("{range}&interval=Day&unit=kWh")), [point(from, energy, 9)]);
+        assert_eq!(client.points("P", &format!("{range}&interval=Day")), [point(from, 4.0, 9)]);
+        assert_eq!(client.points("P", &format!("{range}&interval=Total&unit=MWh")), [point(from, energy / 1000.0, 9)]);
+        // A day's energy spread over its hours is what it was.
+        let day = format!("D{quarters}");
+        client.create(
+            &json!({ "Name": day, "Interval": { "Value": "Day" }, "Unit": "kWh", "TimeZone": "Europe/Vienna" }),
+        );
+        client.write(&day, from, 0, &[energy]);
+        let spread = client.points(&day, &format!("{range}&interval=Minute&intervalMultiplier=15&unit=kW"));
+        assert_eq!(spread, own, "{from}");
+    }
+    server.stop();
+}
+
+#[test]
+fn the_two_hours_of_autumn_are_written_and_read_apart() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    client.create(&json!({ "Name": "H", "Interval": { "Value": "Hour" }, "Unit": "kWh", "TimeZone": "Europe/Vienna" }));
+    let body = json!({ "Data": [
+        { "From": "2025-10-26T02:00:00B", "Value": 2.0 }, { "From": "2025-10-26T02:00:00A", "Value": 1.0 },
+        { "From": "2025-10-26T03:00:00", "Value": "Infinity" }, { "From": "2025-10-26T04:00:00", "Value": "NaN" },
+        { "From": "2025-10-26T05:00:00", "Value": null, "Flag": 19 },
+    ] });
+    client.ok("PUT", "/timeseries/H/data", &body);
+    let reply = client.get("/timeseries/H/data?from=2025-10-26T02:00:00A&to=2025-10-26T06:00:00&stamps=local");
+    let expected = json!([
+        { "From": "2025-10-26T02:00:00A", "Value": 1.0, "Flag": 9 }, { "From": "2025-10-26T02:00:00B", "Value": 2.0, "Flag": 9 },
+        { "From": "2025-10-26T03:00:00", "Value": "Infinity", "Flag": 9 }, { "From": "2025-10-26T04:00:00", "Value": "NaN", "Flag": 9 },
+        { "From": "2025-10-26T05:00:00", "Value": null, "Flag": 19 },
+    ]);
+    assert_eq!(reply["Data"], expected);
+    let offset = client.points("H", "from=2025-10-26T00:00:00Z&to=2025-10-26T02:00:00Z&stamps=offset");
+    assert_eq!(offset, [point("2025-10-26T02:00:00+02:00", 1.0, 9), point("2025-10-26T02:00:00+01:00", 2.0, 9)]);
+    server.stop();
+}
+
+#[test]
+fn missing_values_are_never_zero_and_the_greatest_flag_is_kept() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    client.create(&json!({ "Name": "E", "Interval": { "Value": "Minute", "Multiplier": 15 }, "Unit": "kWh" }));
+    let body = json!({ "Data": [
+        { "From": "2025-01-01T00:00:00Z", "Value": 0.0, "Flag": 19 }, { "From": "2025-01-01T00:15:00Z", "Value": 10.0 },
+        { "From": "2025-01-01T00:30:00Z", "Value": 20.0 }, { "From": "2025-01-01T00:45:00Z", "Value": 30.0, "Flag": 20 },
+        { "From": "2025-01-01T01:15:00Z", "Value": 5.0 }, { "From": "2025-01-01T03:00:00Z", "Value": null },
+    ] });
+    client.ok("PUT", "/timeseries/E/data", &body);
+    let range = "from=2025-01-01T00:00:00Z&to=2025-01-01T04:00:00Z";
+    assert_eq!(
+        client.points("E", &format!("{range}&interval=Hour")),
+        [
+            point("2025-01-01T00:00:00Z", 60.0, 19),
+            point("2025-01-01T01:00:00Z", 5.0, 19),
+            point("2025-01-01T02:00:00Z", None, 19),
+            point("2025-01-01T03:00:00Z", None, 19),
+        ]
+    );
+    assert_eq!(
+        client.points("E", &format!("{range}&interval=Hour&aggregation=avg"))[1],
+        point("2025-01-01T01:00:00Z", 5.0, 19)
+    );
+    assert_eq!(client.points("E", range).len(), 16, "every quarter hour of the range has a point");
+    server.stop();
+}
+
+#[test]
+fn points_of_another_raster_and_unit_are_converted_when_they_are_written() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    client.create(&quarter_hours("P"));
+    let body = json!({ "Interval": { "Value": "Hour" }, "Unit": "MWh", "Data": [
+        { "From": "2025-03-30T00:00:00Z", "Value": 0.008 }, { "From": "2025-03-30T02:00:00Z", "Value": 0.004, "Flag": 21 },
+    ] });
+    client.ok("PUT", "/timeseries/P/data", &body);
+    let points = client.points("P", "from=2025-03-30T00:00:00Z&to=2025-03-30T03:00:00Z");
+    assert!(points[..4].iter().all(|(_, value, flag)| (*value, *flag) == (Some(8.0), 9)), "{points:?}");
+    assert!(points[4..8].iter().all(|(_, value, flag)| (*value, *flag) == (None, 19)), "not written: {points:?}");
+    assert!(points[8..].iter().all(|(_, value, flag)| (*value, *flag) == (Some(4.0), 21)), "{points:?}");
+    server.stop();
+}
+
+#[test]
+fn spontaneous_values_hold_until_the_next() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    client.create(&json!({ "Name": "S", "Type": "Spontaneous", "Unit": "kW" }));
+    let body = json!({ "Data": [{ "From": "2025-01-01T00:20:00Z", "Value": 6.0 }, { "From": "2025-01-01T01:30:00.5Z", "Value": 3.0 }] });
+    client.ok("PUT", "/timeseries/S/data", &body);
+    assert_eq!(
+        client.points("S", ""),
+        [point("2025-01-01T00:20:00Z", 6.0, 9), point("2025-01-01T01:30:00.500Z", 3.0, 9)]
+    );
+    let hours = "from=2025-01-01T00:00:00Z&to=2025-01-01T03:00:00Z&interval=Hour";
+    assert_eq!(
+        client.points("S", &format!("{hours}&unit=kWh")),
+        [
+            point("2025-01-01T00:00:00Z", 4.0, 19),
+            point("2025-01-01T01:00:00Z", 4.500_416_666_666_666, 9),
+            point("2025-01-01T02:00:00Z", 3.0, 9),
+        ]
+    );
+    let far = "from=2035-01-01T00:00:00Z&to=2035-01-01T01:00:00Z&interval=Hour";
+    assert_eq!(client.points("S", far), [point("2035-01-01T00:00:00Z", 3.0, 9)], "the last value holds for ever");
+    server.stop();
+}
+
+#[test]
+fn earlier_states_of_audited_series_are_read_and_deleted_values_come_back() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    client.create(&quarter_hours("P"));
+    client.create(&json!({ "Name": "plain", "Interval": { "Value": "Hour" } }));
+    let now = || {
+        // Commit times are whole microseconds, and the next one is later.
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        jiff::Timestamp::now().to_string()
+    };
+    client.write("P", "2025-01-01T00:00:00Z", 900, &[1.0, 1.0, 1.0, 1.0]);
+    let first = now();
+    client.write("P", "2025-01-01T00:15:00Z", 900, &[9.0]);
+    let second = now();
+    client.ok("DELETE", "/timeseries/P/data?from=2025-01-01T00:00:00Z&to=2025-01-01T00:15:00Z", &Json::Null);
+    let range = "from=2025-01-01T00:00:00Z&to=2025-01-01T01:00:00Z&interval=Hour&unit=kWh";
+    for (as_of, value, flag) in [(Some(&first), 1.0, 9), (Some(&second), 3.0, 9), (None, 2.75, 19)] {
+        let as_of = as_of.map_or_else(String::new, |time| format!("&asOf={time}"));
+        assert_eq!(
+            client.points("P", &format!("{range}{as_of}")),
+            [point("2025-01-01T00:00:00Z", value, flag)],
+            "{as_of}"
+        );
+    }
+    let (status, reply) = client.send("GET", &format!("/timeseries/plain/data?asOf={first}"), &Json::Null);
+    assert_eq!(status, 400, "{reply}");
+    assert!(reply["error"].as_str().unwrap().contains("has no audit"), "{reply}");
+    server.stop();
+}
+
+#[test]
+fn many_series_are_read_written_and_added_up_in_one_request() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    for name in ["A", "B", "C d/e"] {
+        client.create(&quarter_hours(name));
+    }
+    let of =
+        |name: &str, value: f64| json!({ "Name": name, "Data": [{ "From": "2025-01-01T00:00:00Z", "Value": value }] });
+    client.ok("PUT", "/timeseriescollections/data", &json!([of("A", 1.0), of("B", 2.0), of("C d/e", 4.0)]));
+    let range = "from=2025-01-01T00:00:00Z&to=2025-01-01T00:15:00Z";
+    let reply = client.get(&format!("/timeseriescollections/data?name=C%20d%2Fe&name=A&id=2&{range}"));
+    let read: Vec<(&str, f64)> = reply
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|series| (series["Name"].as_str().unwrap(), series["Data"][0]["Value"].as_f64().unwrap()))
+        .collect();
+    assert_eq!(read, [("C d/e", 4.0), ("A", 1.0), ("B", 2.0)], "in the order of the request");
+    assert_eq!(client.points("C%20d%2Fe", range), [point("2025-01-01T00:00:00Z", 4.0, 9)]);
+    let sum = client.get(&format!("/timeseriescollections/data/sum?name=A&name=B&name=C%20d%2Fe&{range}&unit=kWh"));
+    assert_eq!(points_of(&sum), [point("2025-01-01T00:00:00Z", 1.75, 9)]);
+    let partly = json!([of("A", 10.0), of("nobody", 1.0)]);
+    let (status, reply) = client.send("PUT", "/timeseriescollections/data?atomic=true", &partly);
+    assert_eq!(status, 404, "{reply}");
+    assert_eq!(client.points("A", range)[0].1, Some(1.0), "nothing was written");
+    let (status, reply) = client.send("PUT", "/timeseriescollections/data", &partly);
+    assert_eq!((status, &reply["Written"], &reply["Errors"][0]["Name"]), (207, &json!(1), &json!("nobody")), "{reply}");
+    assert_eq!(client.points("A", range)[0].1, Some(10.0));
+    server.stop();
+}
+
+#[test]
+fn requests_that_cannot_be_answered_name_what_is_wrong_and_change_nothing() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    client.create(&quarter_hours("P"));
+    let stamp = |from: &str| json!({ "Data": [{ "From": "2025-01-01T00:00:00Z", "Value": 1.0 }, { "From": from, "Value": 1.0 }] });
+    for (method, path, body, status, expected) in [
+        ("POST", "/timeseries", quarter_hours("P"), 409, "exists in repository \"default\" already"),
+        (
+            "POST",
+            "/timeseries",
+            json!({ "Name": "X", "Interval": { "Value": "Fortnight" } }),
+            400,
+            "expected Millisecond",
+        ),
+        ("POST", "/timeseries", json!({ "Name": "X" }), 400, "no member Interval"),
+        (
+            "POST",
+            "/timeseries",
+            json!({ "Name": "X", "Interval": { "Value": "Day" }, "Unit": "furlong" }),
+            404,
+            "unit \"furlong\" does not exist",
+        ),
+        (
+            "POST",
+            "/timeseries",
+            json!({ "Name": "X", "Interval": { "Value": "Day" }, "TimeZone": "Mars" }),
+            400,
+            "\"Mars\" is not known",
+        ),
+        ("POST", "/timeseries", json!({ "Name": "X", "Colour": "red" }), 400, "unknown field `Colour`"),
+        ("GET", "/timeseries/X/data", Json::Null, 404, "series \"X\" does not exist"),
+        ("GET", "/timeseries/P/data?interval=Day&unit=K", Json::Null, 400, "\"kW\" cannot be converted to \"K\""),
+        ("GET", "/timeseries/P/data?form=Day", Json::Null, 400, "parameter \"form\" is not known"),
+        ("GET", "/timeseries/P/data?from=2025-03-30T02:30", Json::Null, 400, "the clock skips it"),
+        ("GET", "/timeseries/P/data?from=2025-01-02&to=2025-01-01", Json::Null, 400, "to is before from"),
+        (
+            "GET",
+            "/timeseries/P/data?from=1900-01-01&to=2200-01-01&interval=Millisecond",
+            Json::Null,
+            413,
+            "more than 53000000 intervals",
+        ),
+        (
+            "PUT",
+            "/timeseries/P/data",
+            stamp("2025-01-01T00:20:00Z"),
+            400,
+            "is not the start of an interval of 15 Minute",
+        ),
+        ("PUT", "/timeseries/P/data", stamp("2025-01-01T00:00:00Z"), 400, "two points of 2025-01-01T00:00:00Z"),
+        ("PUT", "/timeseries/P/data", stamp("yesterday"), 400, "Data[1]: time \"yesterday\""),
+        ("DELETE", "/timeseries/P/data", Json::Null, 400, "from and to are needed"),
+        ("DELETE", "/units/kW", Json::Null, 400, "series have it"),
+    ] {
+        let (got, reply) = client.send(method, path, &body);
+        let error = reply["error"].as_str().unwrap_or_default();
+        assert!(got == status && error.contains(expected), "{method} {path} {body}: {got} {reply}");
+    }
+    assert_eq!(client.points("P", ""), [], "nothing was written");
+    server.stop();
+}
+
+#[test]
+fn definitions_are_found_changed_and_deleted_and_every_change_is_recorded() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    for at in 0..25 {
+        client.create(&quarter_hours(&format!("Meter {at:02}")));
+    }
+    let names = |path: &str| -> Vec<String> {
+        client.get(path).as_array().unwrap().iter().map(|series| series["Name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names("/timeseries?name=Meter%201%25").len(), 10);
+    assert_eq!(
+        names("/timeseries?name=Meter%20_1&unit=kW&type=Begin&interval=minute"),
+        ["Meter 01", "Meter 11", "Meter 21"]
+    );
+    let changed = client.ok("PUT", "/timeseries/Meter%2007", &json!({ "Name": "Grid", "Unit": "MW", "Audit": false }));
+    assert_eq!((&changed["ID"], &changed["TimeZone"]), (&json!(8), &json!("Europe/Vienna")), "the others stay");
+    client.ok("DELETE", "/timeseries/Meter%2008", &Json::Null);
+    let (status, _) = client.send("GET", "/timeseries/Meter%2008", &Json::Null);
+    assert_eq!(status, 404);
+    let (_, log) = request(
+        &server.http,
+        "POST",
+        "/sql?format=csv",
+        b"SELECT change, name FROM tsm.definition_changes ORDER BY id DESC LIMIT 3",
+    )
+    .unwrap();
+    assert_eq!(log.lines().skip(1).collect::<Vec<_>>(), ["deleted,Meter 08", "changed,Grid", "created,Meter 24"]);
+    server.stop();
+}
+
+#[test]
+fn rasters_agree_with_zoneinfo_and_postgres_from_1970_to_2037() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let postgres = Postgres::start();
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/tsm/zones.py");
+    let python = tool("MILLRACE_TEST_PYTHON", "python/bin/python");
+    let output = Command::new(python).arg(script).arg(&server.http).arg(postgres.url()).output().unwrap();
+    let text = printed(&output);
+    assert!(output.status.success() && text.contains("0 differences"), "{text}");
+    server.stop();
+}
