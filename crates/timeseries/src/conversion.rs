@@ -77,7 +77,7 @@ impl<'a> Converter<'a> {
             if start < to && end > from {
                 let (first, last) = (start.max(from), end.min(to));
                 self.cell.cover(first, last);
-                self.cell.add(value, flag, length(first, last), length(start, end));
+                self.cell.add(self.rule, value, flag, length(first, last), length(start, end));
             }
             if end < to {
                 return;
@@ -96,7 +96,7 @@ impl<'a> Converter<'a> {
             self.cell.cover(from, to);
             if time < to {
                 if time >= from {
-                    self.cell.add(value, flag, 1.0, 1.0);
+                    self.cell.add(self.rule, value, flag, 1.0, 1.0);
                 }
                 return;
             }
@@ -128,8 +128,8 @@ impl<'a> Converter<'a> {
 
 /// Length in nanoseconds. A duration of 100 years has an error of less than a microsecond.
 fn length(from: i64, to: i64) -> f64 {
-    // The last step lasts for ever, so that the difference may not be an i64.
-    (i128::from(to) - i128::from(from)) as f64
+    // The last step lasts for ever, so that the difference may not be an i64; it is always a u64.
+    to.wrapping_sub(from).cast_unsigned() as f64
 }
 
 /// Shares of one target interval.
@@ -140,9 +140,8 @@ struct Cell {
     is_covered: bool,
     covered: i64,
     count: u32,
-    /// Sum of values by share, and by length.
+    /// Sum of values by share for SUM, by length for AVG.
     sum: ExactSum,
-    weighted: ExactSum,
     weight: f64,
     /// Plain sum, and the length of every share as long as all have the same: then the mean needs no weights.
     plain: ExactSum,
@@ -164,7 +163,6 @@ impl Cell {
             covered: from,
             count: 0,
             sum: ExactSum::default(),
-            weighted: ExactSum::default(),
             weight: 0.0,
             plain: ExactSum::default(),
             share: 0.0,
@@ -183,21 +181,30 @@ impl Cell {
     }
 
     /// - `share`: length of the point's part in the target interval, of `whole`.
-    fn add(&mut self, value: Option<f64>, flag: Flag, share: f64, whole: f64) {
+    fn add(&mut self, rule: Aggregation, value: Option<f64>, flag: Flag, share: f64, whole: f64) {
         self.has_points = true;
         self.flag = self.flag.max(flag);
         let Some(value) = value.filter(|_| flag != Flag::NoValue) else { return };
         if self.count == 0 {
             (self.first, self.share) = (value, share);
         }
-        self.is_even &= share == self.share;
         self.count += 1;
-        self.sum.add(if share == whole { value } else { value * (share / whole) });
-        self.plain.add(value);
-        self.weighted.add(value * share);
-        self.weight += share;
-        self.minimum = if value.is_nan() || value < self.minimum { value } else { self.minimum };
-        self.maximum = if value.is_nan() || value > self.maximum { value } else { self.maximum };
+        match rule {
+            Aggregation::Sum => self.sum.add(if share == whole { value } else { value * (share / whole) }),
+            Aggregation::Average => {
+                self.is_even &= share == self.share;
+                self.plain.add(value);
+                self.sum.add(value * share);
+                self.weight += share;
+            }
+            Aggregation::Minimum => {
+                self.minimum = if value.is_nan() || value < self.minimum { value } else { self.minimum };
+            }
+            Aggregation::Maximum => {
+                self.maximum = if value.is_nan() || value > self.maximum { value } else { self.maximum };
+            }
+            Aggregation::First | Aggregation::Last | Aggregation::Count => {}
+        }
         self.last = value;
     }
 
@@ -214,7 +221,7 @@ impl Cell {
         let value = match rule {
             Aggregation::Sum => self.sum.get(),
             Aggregation::Average if self.is_even => self.plain.get() / f64::from(self.count),
-            Aggregation::Average => self.weighted.get() / self.weight,
+            Aggregation::Average => self.sum.get() / self.weight,
             Aggregation::Minimum => self.minimum,
             Aggregation::Maximum => self.maximum,
             Aggregation::First => self.first,

@@ -196,7 +196,7 @@ fn write_offset(out: &mut Vec<u8>, seconds: i32) {
     out.push(b':');
     write_digits(out, seconds / 60 % 60, 2);
     // Local mean times before 1900 and a few later zones have seconds.
-    if seconds % 60 != 0 {
+    if !seconds.is_multiple_of(60) {
         out.push(b':');
         write_digits(out, seconds % 60, 2);
     }

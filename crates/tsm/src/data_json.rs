@@ -37,6 +37,9 @@ pub(crate) struct DataJson<'a> {
     /// Calendar of times without an offset and of the raster, if it is not that of the series.
     #[serde(borrow, default)]
     pub(crate) time_zone: Option<Cow<'a, str>>,
+    /// Version of the points, for series with quotation.
+    #[serde(borrow, default)]
+    pub(crate) quotation: Option<Cow<'a, str>>,
     #[serde(borrow)]
     data: Vec<PointJson<'a>>,
 }

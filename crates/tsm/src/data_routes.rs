@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
+use jiff::tz::TimeZone;
 use model::{Error, Result};
 use query::Database;
 use query::client::SqlClient;
@@ -9,15 +10,17 @@ use serde_json::json;
 use server::http::{Method, Request, Response, StatusCode};
 use timeseries::flag::Flag;
 use timeseries::points::Points;
+use timeseries::stamp::{self, Form};
 use tokio::sync::mpsc;
 
 use crate::data_json::{DataJson, Head, PointWriter};
-use crate::definition_json::IntervalJson;
+use crate::definition_json::{IntervalJson, SeriesJson};
 use crate::definitions::{self, Series, invalid};
 use crate::parameters::{Parameters, Range, user};
 use crate::reading::{Output, Reading, Wanted};
 use crate::replies;
-use crate::store::{self, State, Timed};
+use crate::sources::{self, Quotation};
+use crate::store::{self, AsOf, State, Timed, Version};
 use crate::units::Units;
 use crate::writing::{self, Prepared, of_series};
 
@@ -25,6 +28,7 @@ use crate::writing::{self, Prepared, of_series};
 const PARALLEL: usize = 4;
 /// Pieces of a series that wait until those before it are sent.
 const PIECES: usize = 2;
+const MICROSECOND: i64 = 1_000;
 /// Series of one request.
 const SERIES_MAX: usize = 100_000;
 
@@ -55,10 +59,22 @@ async fn read_one(mut sql: SqlClient, series: Series, request: &Request) -> Resu
     let range = Range::take(&mut parameters)?;
     parameters.finish()?;
     let units = Units::load(&mut sql).await?;
-    let wanted = wanted_of(&mut sql, &series, &range).await?;
+    let wanted = wanted_of(&mut sql, &series, &range, now(request)).await?;
+    reply_with(request, sql, &units, series, &range, &wanted).await
+}
+
+/// The points of a series as a reply: in one piece, or window by window if they are many.
+async fn reply_with(
+    request: &Request,
+    mut sql: SqlClient,
+    units: &Units,
+    series: Series,
+    range: &Range,
+    wanted: &Wanted,
+) -> Result<Response> {
     let mut writer = PointWriter::new(range.form, range.calendar(&series));
     let output = wanted.output;
-    let mut reading = Reading::new(series, &units, &wanted)?;
+    let mut reading = Reading::new(&mut sql, series, units, wanted).await?;
     let mut out = Vec::new();
     head(&reading, output, false).write(&mut out)?;
     if reading.is_long() {
@@ -89,9 +105,72 @@ async fn read_one(mut sql: SqlClient, series: Series, request: &Request) -> Resu
     replies::whole(request.headers(), out)
 }
 
-async fn wanted_of(sql: &mut SqlClient, series: &Series, range: &Range) -> Result<Wanted> {
-    let ends = if range.is_bounded() { None } else { store::ends(sql, series, State::default()).await? };
-    range.wanted(series, ends)
+async fn wanted_of(sql: &mut SqlClient, series: &Series, range: &Range, now: i64) -> Result<Wanted> {
+    if !range.is_bounded() && series.is_virtual() {
+        return Err(invalid(format!("series \"{}\" is computed: parameters from and to are needed", series.name)));
+    }
+    let ends = if range.is_bounded() { None } else { store::ends(sql, series).await? };
+    let mut wanted = range.wanted(series, ends, now)?;
+    if let Some((time, is_exact)) = range.audit(series)? {
+        wanted.as_of = as_of(sql, series, time, is_exact, now).await?;
+    }
+    Ok(wanted)
+}
+
+/// The state that a time of `audit` means: that after the change whose stamp it is, or else that of the time itself.
+async fn as_of(sql: &mut SqlClient, series: &Series, time: i64, is_exact: bool, now: i64) -> Result<AsOf> {
+    // PostgreSQL's clients see microseconds of the stamps.
+    let recorded = store::modifications(sql, series, (time, time + MICROSECOND)).await?;
+    match (recorded.last(), is_exact) {
+        (Some(recorded), true) => Ok(AsOf::ChangedAt(store::commit_time(sql, series, recorded, now).await?)),
+        (Some(recorded), false) => Ok(AsOf::Time(store::commit_time(sql, series, recorded, now).await?)),
+        (None, false) => Ok(AsOf::Time(time)),
+        (None, true) => {
+            let time = stamp::text(time, &TimeZone::UTC, Form::Utc);
+            Err(invalid(format!("series \"{}\" has no change at {time}", series.name))
+                .with_hint("GET …/data/modifications lists the changes of a series"))
+        }
+    }
+}
+
+/// `/repositories/{repository}/timeseries/{id}/data/modifications`
+pub(crate) async fn modifications(request: Request) -> Result<Response> {
+    let mut sql = SqlClient::new(request.database());
+    let series = named(&mut sql, &request).await?;
+    Parameters::of(&request)?.finish()?;
+    let text = |time: i64| stamp::text(time, &TimeZone::UTC, Form::Utc);
+    let recorded = store::modifications(&mut sql, &series, (i64::MIN / 2, i64::MAX)).await?;
+    let body: Vec<_> = recorded
+        .iter()
+        .map(|change| {
+            json!({ "Time": text(change.time), "User": change.user, "Change": change.change, "From": text(change.from),
+                "To": text(change.to), "Points": change.points })
+        })
+        .collect();
+    Ok(server::http::json(StatusCode::OK, &json!(body)))
+}
+
+/// `/repositories/{repository}/timeseries/{id}/data/quotations`
+pub(crate) async fn quotations(request: Request) -> Result<Response> {
+    let mut sql = SqlClient::new(request.database());
+    let series = named(&mut sql, &request).await?;
+    Parameters::of(&request)?.finish()?;
+    let versions = if series.quotation { store::versions(&mut sql, &series).await? } else { Vec::new() };
+    let body: Vec<String> = versions.into_iter().map(|time| stamp::text(time, &TimeZone::UTC, Form::Utc)).collect();
+    Ok(server::http::json(StatusCode::OK, &json!(body)))
+}
+
+/// `/repositories/{repository}/formulas/evaluate`: the points of a formula that no series has.
+pub(crate) async fn evaluate(request: Request) -> Result<Response> {
+    let mut sql = SqlClient::new(request.database());
+    let mut parameters = Parameters::of(&request)?;
+    let range = Range::take(&mut parameters)?;
+    parameters.finish()?;
+    let mut series = SeriesJson::parse(request.body())?.formula(repository(&request))?;
+    let units = Units::load(&mut sql).await?;
+    series.formulas = sources::resolved(&mut sql, &units, &series).await?;
+    let wanted = wanted_of(&mut sql, &series, &range, now(&request)).await?;
+    reply_with(&request, sql, &units, series, &range, &wanted).await
 }
 
 fn head(reading: &Reading, output: Output, is_named: bool) -> Head<'_> {
@@ -110,7 +189,9 @@ fn head(reading: &Reading, output: Output, is_named: bool) -> Head<'_> {
 }
 
 async fn write_one(sql: &mut SqlClient, series: Series, request: &Request) -> Result<Response> {
-    Parameters::of(request)?.finish()?;
+    let mut parameters = Parameters::of(request)?;
+    let quotation = parameters.take("quotation")?;
+    parameters.finish()?;
     let data = DataJson::parse(request.body())?;
     if data.name.as_ref().is_some_and(|name| *name != series.name) || data.id.is_some_and(|id| id != series.id) {
         return Err(invalid(format!(
@@ -119,7 +200,7 @@ async fn write_one(sql: &mut SqlClient, series: Series, request: &Request) -> Re
         )));
     }
     let units = Units::load(sql).await?;
-    let prepared = writing::prepare(series, &units, &data)?;
+    let prepared = writing::prepare(series, &units, &data, quotation.as_deref())?;
     writing::store(sql, now(request), &user(request.headers()), &[prepared]).await?;
     Ok(replies::empty(StatusCode::NO_CONTENT))
 }
@@ -131,8 +212,20 @@ async fn delete(sql: &mut SqlClient, series: &Series, request: &Request) -> Resu
     if !range.is_bounded() {
         return Err(invalid("parameters from and to are needed to delete values".to_owned()));
     }
-    let Wanted { from, to, .. } = range.wanted(series, None)?;
-    writing::delete(sql, now(request), &user(request.headers()), series, from, to).await?;
+    let now = now(request);
+    let Wanted { from, to, quotation, .. } = range.wanted(series, None, now)?;
+    let version = match quotation {
+        Quotation::Exact(version) if series.quotation => Version::Exact(version),
+        Quotation::Default if !series.quotation => Version::Newest,
+        _ if series.quotation => {
+            return Err(invalid(
+                "parameters quotation and exactQuotation=true are needed to delete a version's values".to_owned(),
+            ));
+        }
+        _ => return Err(invalid(format!("series \"{}\" has no quotation", series.name))),
+    };
+    let state = State { version, ..State::default() };
+    writing::delete(sql, now, &user(request.headers()), series, (from, to), state).await?;
     Ok(replies::empty(StatusCode::NO_CONTENT))
 }
 
@@ -167,10 +260,10 @@ async fn read_many(request: &Request) -> Result<Response> {
     let units = Units::load(&mut sql).await?;
     let mut readings = Vec::with_capacity(series.len());
     for series in series {
-        let wanted = wanted_of(&mut sql, &series, &range).await?;
+        let wanted = wanted_of(&mut sql, &series, &range, now(request)).await?;
         let writer = PointWriter::new(range.form, range.calendar(&series));
         let name = series.name.clone();
-        let reading = Reading::new(series, &units, &wanted).map_err(|error| of_series(&name, error))?;
+        let reading = Reading::new(&mut sql, series, &units, &wanted).await.map_err(|error| of_series(&name, error))?;
         readings.push((reading, wanted.output, writer));
     }
     let database = request.database().clone();
@@ -261,7 +354,7 @@ async fn prepared(
     name: &str,
 ) -> Result<Prepared> {
     let series = definitions::find(sql, repository(request), name).await?;
-    writing::prepare(series, units, data)
+    writing::prepare(series, units, data, None)
 }
 
 fn name_of(data: &DataJson<'_>) -> Result<String> {
@@ -281,7 +374,7 @@ pub(crate) async fn sum(request: Request) -> Result<Response> {
     parameters.finish()?;
     let units = Units::load(&mut sql).await?;
     let first = series.first().ok_or_else(|| Error::bug("no series"))?.clone();
-    let mut wanted = wanted_of(&mut sql, &first, &range).await?;
+    let mut wanted = wanted_of(&mut sql, &first, &range, now(&request)).await?;
     // All terms have the raster, the calendar and the unit of the first, unless the request says otherwise.
     if wanted.output == Output::Own {
         let raster = first
@@ -294,7 +387,8 @@ pub(crate) async fn sum(request: Request) -> Result<Response> {
     let mut readings = Vec::with_capacity(series.len());
     for series in series {
         let name = series.name.clone();
-        readings.push(Reading::new(series, &units, &wanted).map_err(|error| of_series(&name, error))?);
+        let reading = Reading::new(&mut sql, series, &units, &wanted).await;
+        readings.push(reading.map_err(|error| of_series(&name, error))?);
     }
     let writer = PointWriter::new(range.form, range.calendar(&first));
     let mut out = Vec::new();

@@ -1,12 +1,14 @@
 //! Definitions and units as JSON, by the names of HAKOM's API.
 
+use jiff::tz::TimeZone;
 use model::{Error, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use timeseries::raster::{Calendar, Raster, Step};
+use timeseries::stamp::{self, Form};
 use timeseries::units::Unit;
 
-use crate::definitions::{Kind, Series, invalid};
+use crate::definitions::{ALWAYS, Behaviour, Kind, Series, invalid};
 use crate::units::Described;
 
 /// An interval: the name of a step and a multiplier.
@@ -57,6 +59,9 @@ pub(crate) struct SeriesJson {
     description: Option<String>,
     aggregation: Option<String>,
     audit: Option<bool>,
+    quotation: Option<bool>,
+    quotation_behaviour: Option<String>,
+    formula: Option<Json>,
     #[serde(rename = "ID")]
     id: Option<Json>,
     repository: Option<String>,
@@ -70,6 +75,18 @@ impl SeriesJson {
     /// 22023 for another JSON than a definition.
     pub(crate) fn parse(body: &[u8]) -> Result<SeriesJson> {
         serde_json::from_slice(body).map_err(|error| invalid(format!("the body is not a definition: {error}")))
+    }
+
+    /// The definition of a formula that is not stored: only `Formula` and `Interval` must be there.
+    ///
+    /// # Errors
+    /// As [`SeriesJson::series`].
+    pub(crate) fn formula(mut self, repository: &str) -> Result<Series> {
+        if self.formula.is_none() {
+            return Err(missing("Formula"));
+        }
+        self.name.get_or_insert_with(|| "formula".to_owned());
+        self.series(repository, None)
     }
 
     /// The definition, where members that are not given have the values of `before`, or defaults.
@@ -100,6 +117,21 @@ impl SeriesJson {
             given.or_else(|| earlier.map(str::to_owned)).unwrap_or_else(|| default.to_owned())
         };
         let zone = text(self.time_zone, before.map(|before| before.calendar.name()), "UTC");
+        let calendar = Calendar::parse(&zone).map_err(|error| error.context("member TimeZone"))?;
+        let formulas = match &self.formula {
+            None => before.map(|before| before.formulas.clone()).unwrap_or_default(),
+            Some(formula) => formulas(formula, &calendar)?,
+        };
+        if !formulas.is_empty() && kind == Kind::Spontaneous {
+            return Err(invalid("a spontaneous series has no formula: a formula needs an interval".to_owned()));
+        }
+        let quotation = self.quotation.or(before.map(|before| before.quotation)).unwrap_or(false);
+        let audit = self.audit.or(before.map(|before| before.audit)).unwrap_or(quotation);
+        if quotation && !audit {
+            return Err(invalid("a series with quotation needs audit: leave out the member Audit".to_owned()));
+        }
+        let behaviour = self.quotation_behaviour.filter(|behaviour| !behaviour.is_empty());
+        let behaviour = behaviour.map(|behaviour| behaviour.parse()).transpose()?;
         let aggregation = self.aggregation.filter(|rule| !rule.is_empty()).map(|rule| rule.parse()).transpose()?;
         Ok(Series {
             id: before.map_or(0, |before| before.id),
@@ -108,11 +140,49 @@ impl SeriesJson {
             kind,
             raster,
             unit: text(self.unit, before.map(|before| before.unit.as_str()), "none"),
-            calendar: Calendar::parse(&zone).map_err(|error| error.context("member TimeZone"))?,
+            calendar,
             description: self.description.or_else(|| before.and_then(|before| before.description.clone())),
             aggregation: aggregation.or(before.and_then(|before| before.aggregation)),
-            audit: self.audit.or(before.map(|before| before.audit)).unwrap_or(false),
+            audit,
+            quotation,
+            behaviour: behaviour.or(before.and_then(|before| before.behaviour)),
+            formulas,
         })
+    }
+}
+
+/// The formulas of a member: a text, or texts by the time from which each is valid.
+fn formulas(member: &Json, calendar: &Calendar) -> Result<Vec<(i64, String)>> {
+    let wrong = || invalid("member Formula: expected a text, or an object of texts by times".to_owned());
+    match member {
+        Json::Null => Ok(Vec::new()),
+        Json::String(text) if text.trim().is_empty() => Ok(Vec::new()),
+        Json::String(text) => Ok(vec![(ALWAYS, text.clone())]),
+        Json::Object(by_time) => {
+            let one = |(time, text): (&String, &Json)| {
+                let time = stamp::parse(time, calendar.zone()).map_err(|error| error.context("member Formula"))?;
+                Ok((time, text.as_str().ok_or_else(wrong)?.to_owned()))
+            };
+            let mut formulas = by_time.iter().map(one).collect::<Result<Vec<_>>>()?;
+            formulas.sort_unstable();
+            match formulas.windows(2).find(|two| two[0].0 == two[1].0) {
+                Some(_) => Err(invalid("member Formula: two formulas are valid from the same time".to_owned())),
+                None => Ok(formulas),
+            }
+        }
+        _ => Err(wrong()),
+    }
+}
+
+/// Formulas as JSON: a text if there is one that is always valid.
+fn json_of_formulas(formulas: &[(i64, String)]) -> Json {
+    match formulas {
+        [] => Json::Null,
+        [(ALWAYS, text)] => Json::String(text.clone()),
+        several => several
+            .iter()
+            .map(|(time, text)| (stamp::text(*time, &TimeZone::UTC, Form::Utc), Json::String(text.clone())))
+            .collect(),
     }
 }
 
@@ -133,6 +203,9 @@ pub(crate) fn json_of(series: &Series) -> Json {
         "Description": series.description,
         "Aggregation": series.aggregation.map(timeseries::aggregation::Aggregation::name),
         "Audit": series.audit,
+        "Quotation": series.quotation,
+        "QuotationBehaviour": series.behaviour.map(Behaviour::name),
+        "Formula": json_of_formulas(&series.formulas),
         "Repository": series.repository,
     })
 }

@@ -7,9 +7,10 @@ use server::http::{Method, Request, Response, StatusCode};
 
 use crate::data_routes::{named, repository};
 use crate::definition_json::{SeriesJson, UnitJson, json_of, json_of_unit};
-use crate::definitions::{self, Search, invalid, text_of};
+use crate::definitions::{self, Search, Series, invalid, text_of};
 use crate::parameters::{Page, Parameters, user};
 use crate::replies;
+use crate::sources;
 use crate::units::{self, Units};
 
 /// Series of a reply without a `Range` header.
@@ -45,15 +46,31 @@ pub(crate) async fn series(request: Request) -> Result<Response> {
 async fn create(request: &Request) -> Result<Response> {
     Parameters::of(request)?.finish()?;
     let given = SeriesJson::parse(request.body())?;
-    let series = given.series(repository(request), None)?;
+    let mut series = given.series(repository(request), None)?;
     let mut sql = SqlClient::new(request.database());
     let definition = json_of(&series).to_string();
+    resolve(&mut sql, &mut series).await?;
     let created = definitions::create(&mut sql, &series, &user(request.headers()), &definition).await;
     match created {
-        Ok(created) => Ok(server::http::json(StatusCode::CREATED, &json_of(&created))),
+        Ok(created) => Ok(server::http::json(StatusCode::CREATED, &shown(&mut sql, created).await?)),
         Err(error) if error.state() == SqlState::UNIQUE_VIOLATION => Ok(conflict(&error)),
         Err(error) => Err(error),
     }
+}
+
+/// Replaces names in formulas by numbers, and checks the formulas.
+async fn resolve(sql: &mut SqlClient, series: &mut Series) -> Result<()> {
+    if series.is_virtual() {
+        let units = Units::load(sql).await?;
+        series.formulas = sources::resolved(sql, &units, series).await?;
+    }
+    Ok(())
+}
+
+/// A definition as JSON, with names in its formulas.
+async fn shown(sql: &mut SqlClient, mut series: Series) -> Result<Json> {
+    sources::named(sql, &mut series).await?;
+    Ok(json_of(&series))
 }
 
 fn conflict(error: &Error) -> Response {
@@ -82,12 +99,17 @@ async fn search(request: &Request) -> Result<Response> {
     let (skip, limit) = page.map_or((0, SERIES_MAX), |page| (page.first, page.last - page.first + 1));
     let mut sql = SqlClient::new(request.database());
     let (found, total) = definitions::search(&mut sql, repository(request), &search, skip, limit).await?;
-    let body: Json = found.iter().map(json_of).collect();
+    let count = found.len();
+    let mut body = Vec::with_capacity(count);
+    for series in found {
+        body.push(shown(&mut sql, series).await?);
+    }
+    let body = Json::Array(body);
     let status = if page.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
     let mut response = server::http::json(status, &body);
     if page.is_some() {
-        let last = skip + found.len() as i64 - 1;
-        let range = if found.is_empty() { "*".to_owned() } else { format!("{skip}-{last}") };
+        let last = skip + count as i64 - 1;
+        let range = if count == 0 { "*".to_owned() } else { format!("{skip}-{last}") };
         replies::header(&mut response, "content-range", &format!("timeseries {range}/{total}"));
     }
     Ok(response)
@@ -99,17 +121,18 @@ pub(crate) async fn one(request: Request) -> Result<Response> {
     let mut sql = SqlClient::new(request.database());
     let series = named(&mut sql, &request).await?;
     if request.method() == Method::GET {
-        return Ok(server::http::json(StatusCode::OK, &json_of(&series)));
+        return Ok(server::http::json(StatusCode::OK, &shown(&mut sql, series).await?));
     }
     let user = user(request.headers());
     if request.method() == Method::DELETE {
         definitions::delete(&mut sql, &series, &user).await?;
         return Ok(replies::empty(StatusCode::NO_CONTENT));
     }
-    let changed = SeriesJson::parse(request.body())?.series(repository(&request), Some(&series))?;
-    let definition = json_of(&changed).to_string();
-    match definitions::change(&mut sql, &series, &changed, &user, &definition).await {
-        Ok(()) => Ok(server::http::json(StatusCode::OK, &json_of(&changed))),
+    let mut changed = SeriesJson::parse(request.body())?.series(repository(&request), Some(&series))?;
+    resolve(&mut sql, &mut changed).await?;
+    let definition = shown(&mut sql, changed.clone()).await?;
+    match definitions::change(&mut sql, &series, &changed, &user, &definition.to_string()).await {
+        Ok(()) => Ok(server::http::json(StatusCode::OK, &definition)),
         Err(error) if error.state() == SqlState::UNIQUE_VIOLATION => Ok(conflict(&error)),
         Err(error) => Err(error),
     }

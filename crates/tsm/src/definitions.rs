@@ -8,6 +8,7 @@ use model::{Error, Result, SqlState};
 use query::Value;
 use query::client::{Rows, SqlClient, there};
 use timeseries::aggregation::Aggregation;
+use timeseries::formula::Formula;
 use timeseries::raster::{Calendar, Raster};
 
 /// Meaning of a stamp.
@@ -63,16 +64,71 @@ pub(crate) struct Series {
     pub(crate) aggregation: Option<Aggregation>,
     /// Whether replaced and deleted values are kept.
     pub(crate) audit: bool,
+    /// Whether each point belongs to a version, such as a run of a forecast.
+    pub(crate) quotation: bool,
+    /// Versions that are read if a request names none.
+    pub(crate) behaviour: Option<Behaviour>,
+    /// Formulas, each with the time from which it is valid. A series with formulas has no points of its own.
+    pub(crate) formulas: Vec<(i64, String)>,
 }
+
+/// Versions that are read if a request names none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Behaviour {
+    /// The newest version that has a point in the range.
+    MaxExact,
+    /// For each time the newest version that has a point.
+    #[default]
+    MaxNotExact,
+    /// For each time the newest version up to now that has a point.
+    NowNotExact,
+}
+
+const BEHAVIOURS: [(Behaviour, &str); 3] = [
+    (Behaviour::MaxExact, "Max exact"),
+    (Behaviour::MaxNotExact, "Max not exact"),
+    (Behaviour::NowNotExact, "Now not exact"),
+];
+
+impl Behaviour {
+    pub(crate) fn name(self) -> &'static str {
+        BEHAVIOURS[self as usize].1
+    }
+}
+
+impl FromStr for Behaviour {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Behaviour> {
+        let plain = |text: &str| text.replace(' ', "").to_ascii_lowercase();
+        let found = BEHAVIOURS.iter().find(|(_, name)| plain(name) == plain(text));
+        found.map(|(behaviour, _)| *behaviour).ok_or_else(|| {
+            invalid(format!("quotation behaviour \"{text}\": expected Max exact, Max not exact or Now not exact"))
+        })
+    }
+}
+
+/// The time from which a formula is valid that is valid from the start.
+pub(crate) const ALWAYS: i64 = -9_000_000_000_000_000_000;
 
 impl Series {
     /// The table of the points.
     pub(crate) fn table(&self) -> &'static str {
-        if self.audit { "audited_points" } else { "points" }
+        match (self.quotation, self.audit) {
+            (true, _) => "quoted_points",
+            (false, true) => "audited_points",
+            (false, false) => "points",
+        }
+    }
+
+    /// Whether the points are computed by formulas.
+    pub(crate) fn is_virtual(&self) -> bool {
+        !self.formulas.is_empty()
     }
 }
 
-const COLUMNS: &str = "id, repository, name, type, step, multiplier, unit, time_zone, description, aggregation, audit";
+const COLUMNS: &str = "id, repository, name, type, step, multiplier, unit, time_zone, description, aggregation, audit, \
+                       quotation, quotation_behaviour, formula";
 
 /// The series with a name, or else with a number, of a repository.
 ///
@@ -80,14 +136,12 @@ const COLUMNS: &str = "id, repository, name, type, step, multiplier, unit, time_
 /// 42704 if there is none; those of SQL.
 pub(crate) async fn find(sql: &mut SqlClient, repository: &str, name: &str) -> Result<Series> {
     let text = format!("SELECT {COLUMNS} FROM tsm.series WHERE repository = $1 AND name = $2");
-    let by_name = sql.rows(&text, &[text_of(repository), text_of(name)]).await?;
-    if let Some(series) = read(&by_name)?.pop() {
+    if let Some(series) = load(sql, &text, &[text_of(repository), text_of(name)]).await?.pop() {
         return Ok(series);
     }
     if let Ok(id) = name.parse::<i64>() {
         let text = format!("SELECT {COLUMNS} FROM tsm.series WHERE repository = $1 AND id = $2");
-        let by_id = sql.rows(&text, &[text_of(repository), Value::Int64(id)]).await?;
-        if let Some(series) = read(&by_id)?.pop() {
+        if let Some(series) = load(sql, &text, &[text_of(repository), Value::Int64(id)]).await?.pop() {
             return Ok(series);
         }
     }
@@ -101,7 +155,7 @@ pub(crate) async fn find(sql: &mut SqlClient, repository: &str, name: &str) -> R
 pub(crate) async fn find_all(sql: &mut SqlClient, repository: &str, names: &[String]) -> Result<Vec<Series>> {
     let text = format!("SELECT {COLUMNS} FROM tsm.series WHERE repository = $1 AND name = ANY($2)");
     let array = Value::Array(names.iter().map(|name| text_of(name)).collect());
-    let found = read(&sql.rows(&text, &[text_of(repository), array]).await?)?;
+    let found = load(sql, &text, &[text_of(repository), array]).await?;
     let mut by_name: HashMap<String, Series> = found.into_iter().map(|series| (series.name.clone(), series)).collect();
     let mut all = Vec::with_capacity(names.len());
     for name in names {
@@ -113,6 +167,16 @@ pub(crate) async fn find_all(sql: &mut SqlClient, repository: &str, names: &[Str
         all.push(series);
     }
     Ok(all)
+}
+
+/// The series with a number, of any repository.
+///
+/// # Errors
+/// As [`find`].
+pub(crate) async fn find_by_id(sql: &mut SqlClient, id: i64) -> Result<Series> {
+    let text = format!("SELECT {COLUMNS} FROM tsm.series WHERE id = $1");
+    let found = load(sql, &text, &[Value::Int64(id)]).await?.pop();
+    found.ok_or_else(|| Error::new(SqlState::UNDEFINED_OBJECT, format!("series {id} does not exist")))
 }
 
 /// An error for a series that does not exist.
@@ -175,7 +239,7 @@ pub(crate) async fn search(
         at + 2
     );
     values.extend([Value::Int64(skip), Value::Int64(limit)]);
-    Ok((read(&sql.rows(&text, &values).await?)?, total))
+    Ok((load(sql, &text, &values).await?, total))
 }
 
 /// Stores a new definition and records the change.
@@ -184,13 +248,16 @@ pub(crate) async fn search(
 /// 23505 if the name is taken; 42704 for a repository or unit that does not exist; those of SQL.
 pub(crate) async fn create(sql: &mut SqlClient, series: &Series, user: &str, definition: &str) -> Result<Series> {
     let text = format!(
-        "INSERT INTO tsm.series (repository, name, type, step, multiplier, unit, time_zone, description, aggregation, audit) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING {COLUMNS}"
+        "INSERT INTO tsm.series (repository, name, type, step, multiplier, unit, time_zone, description, aggregation, audit, \
+         quotation, quotation_behaviour, formula) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) RETURNING {COLUMNS}"
     );
     let mut created = None;
     sql.transaction(async |sql| {
         let rows = sql.rows(&text, &values_of(series)).await.map_err(|error| explained(error, series))?;
-        let stored = read(&rows)?.pop().ok_or_else(|| Error::bug("INSERT returned no row"))?;
+        let mut stored = read(&rows)?.pop().ok_or_else(|| Error::bug("INSERT returned no row"))?.0;
+        stored.formulas.clone_from(&series.formulas);
+        write_formulas(sql, &stored).await?;
         record(sql, &stored, user, "created", Some(definition)).await?;
         created = Some(stored);
         Ok(())
@@ -211,7 +278,8 @@ pub(crate) async fn change(
     definition: &str,
 ) -> Result<()> {
     let text = "UPDATE tsm.series SET repository = $1, name = $2, type = $3, step = $4, multiplier = $5, unit = $6, \
-                time_zone = $7, description = $8, aggregation = $9, audit = $10 WHERE id = $11";
+                time_zone = $7, description = $8, aggregation = $9, audit = $10, quotation = $11, quotation_behaviour = $12, \
+                formula = $13 WHERE id = $14";
     sql.transaction(async |sql| {
         let is_other_raster =
             (before.kind, before.raster) != (after.kind, after.raster) || before.calendar != after.calendar;
@@ -225,7 +293,8 @@ pub(crate) async fn change(
         let mut values = values_of(after);
         values.push(Value::Int64(before.id));
         sql.run(text, &values).await.map_err(|error| explained(error, after))?;
-        if before.audit != after.audit {
+        write_formulas(sql, &Series { id: before.id, ..after.clone() }).await?;
+        if before.audit != after.audit && !before.quotation && !after.quotation {
             let (from, to) = (before.table(), after.table());
             let id = [Value::Int64(before.id)];
             let columns = "time, series, value, flag";
@@ -245,7 +314,13 @@ pub(crate) async fn change(
 pub(crate) async fn delete(sql: &mut SqlClient, series: &Series, user: &str) -> Result<()> {
     let id = [Value::Int64(series.id)];
     sql.transaction(async |sql| {
-        sql.run("DELETE FROM tsm.series WHERE id = $1", &id).await?;
+        sql.run("DELETE FROM tsm.series WHERE id = $1", &id).await.map_err(|error| match error.state() {
+            SqlState::FOREIGN_KEY_VIOLATION => {
+                let message = format!("series \"{}\" cannot be deleted: formulas refer to it", series.name);
+                Error::new(SqlState::FOREIGN_KEY_VIOLATION, message).with_kind(model::ErrorKind::Conflict)
+            }
+            _ => error,
+        })?;
         sql.run(&format!("DELETE FROM tsm.{} WHERE series = $1", series.table()), &id).await?;
         record(sql, series, user, "deleted", None).await
     })
@@ -308,14 +383,73 @@ fn values_of(series: &Series) -> Vec<Value> {
         option_of(series.description.as_deref()),
         option_of(series.aggregation.map(Aggregation::name)),
         Value::Bool(series.audit),
+        Value::Bool(series.quotation),
+        option_of(series.behaviour.map(Behaviour::name)),
+        Value::Bool(series.is_virtual()),
     ]
 }
 
-fn read(all: &[Rows]) -> Result<Vec<Series>> {
+/// Series that a query finds, with their formulas.
+async fn load(sql: &mut SqlClient, text: &str, values: &[Value]) -> Result<Vec<Series>> {
+    let mut all = Vec::new();
+    for (mut series, is_virtual) in read(&sql.rows(text, values).await?)? {
+        if is_virtual {
+            series.formulas = read_formulas(sql, series.id).await?;
+        }
+        all.push(series);
+    }
+    Ok(all)
+}
+
+async fn read_formulas(sql: &mut SqlClient, series: i64) -> Result<Vec<(i64, String)>> {
+    let text = "SELECT valid_from, formula FROM tsm.formulas WHERE series = $1 ORDER BY valid_from";
+    let mut formulas = Vec::new();
+    for rows in sql.rows(text, &[Value::Int64(series)]).await? {
+        let (mut times, mut texts) = (rows.times(0)?, rows.texts(1)?);
+        for row in 0..rows.len() {
+            formulas.push((there(times.take(row))?, there(texts.take(row))?));
+        }
+    }
+    Ok(formulas)
+}
+
+/// Replaces the formulas of a series, in the open transaction. Their references are numbers.
+async fn write_formulas(sql: &mut SqlClient, series: &Series) -> Result<()> {
+    let id = Value::Int64(series.id);
+    sql.run("DELETE FROM tsm.formulas WHERE series = $1", std::slice::from_ref(&id)).await?;
+    sql.run("DELETE FROM tsm.formula_references WHERE series = $1", std::slice::from_ref(&id)).await?;
+    for reference in references(&series.formulas)? {
+        let values = [id.clone(), Value::Int64(reference)];
+        sql.run("INSERT INTO tsm.formula_references (series, reference) VALUES ($1, $2)", &values).await?;
+    }
+    for (valid_from, formula) in &series.formulas {
+        let values = [Value::Int64(series.id), Value::Timestamptz(*valid_from), text_of(formula)];
+        sql.run("INSERT INTO tsm.formulas (series, valid_from, formula) VALUES ($1, $2, $3)", &values).await?;
+    }
+    Ok(())
+}
+
+/// Numbers of the series that formulas refer to, ascending.
+fn references(formulas: &[(i64, String)]) -> Result<Vec<i64>> {
+    let mut numbers = Vec::new();
+    for (_, text) in formulas {
+        for reference in text.parse::<Formula>()?.references() {
+            numbers.push(reference.series.parse().map_err(|_| Error::bug("a stored formula with a name"))?);
+        }
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    Ok(numbers)
+}
+
+/// Series of rows, without their formulas, and whether they have some.
+fn read(all: &[Rows]) -> Result<Vec<(Series, bool)>> {
     let mut series = Vec::new();
     for rows in all {
         let (mut ids, mut multipliers, mut audits) = (rows.integers(0)?, rows.integers(5)?, rows.booleans(10)?);
-        let mut texts = [1, 2, 3, 4, 6, 7, 8, 9].map(|at| rows.texts(at)).into_iter().collect::<Result<Vec<_>>>()?;
+        let (mut quotations, mut formulas) = (rows.booleans(11)?, rows.booleans(13)?);
+        let mut texts =
+            [1, 2, 3, 4, 6, 7, 8, 9, 12].map(|at| rows.texts(at)).into_iter().collect::<Result<Vec<_>>>()?;
         for row in 0..rows.len() {
             let mut text = |at: usize| texts[at].take(row);
             let (repository, name) = (there(text(0))?, there(text(1))?);
@@ -324,7 +458,8 @@ fn read(all: &[Rows]) -> Result<Vec<Series>> {
                 (kind, Some(step)) => (kind, Some(Raster::new(step.parse()?, u32::try_from(multiplier).unwrap_or(0))?)),
                 (kind, None) => (kind, None),
             };
-            series.push(Series {
+            let is_virtual = there(formulas.take(row))?;
+            let own = Series {
                 id: there(ids.take(row))?,
                 kind: raster.0,
                 raster: raster.1,
@@ -334,9 +469,13 @@ fn read(all: &[Rows]) -> Result<Vec<Series>> {
                 description: text(6),
                 aggregation: text(7).map(|rule| rule.parse()).transpose()?,
                 audit: there(audits.take(row))?,
+                quotation: there(quotations.take(row))?,
+                behaviour: text(8).map(|behaviour| behaviour.parse()).transpose()?,
+                formulas: Vec::new(),
                 repository,
                 name,
-            });
+            };
+            series.push((own, is_virtual));
         }
     }
     Ok(series)

@@ -4,7 +4,7 @@
 //! Definitions and points are rows of the schema `tsm`, so that SQL reads what the API wrote, and any number of servers can answer
 //! for one database: none keeps state of its own.
 //!
-//! Modules, lowest first, none of which uses a later one: `tables`, `definitions`, `units`, `store`, `reading`, `parameters`,
+//! Modules, lowest first, none of which uses a later one: `tables`, `definitions`, `units`, `store`, `sources`, `reading`, `parameters`,
 //! `definition_json`, `data_json`, `writing`, `replies`, `data_routes`, `definition_routes`.
 //!
 //! Other crates have the arithmetic (`timeseries`), SQL (`query`) and the sockets of HTTP (`server`).
@@ -19,6 +19,7 @@ mod definitions;
 mod parameters;
 mod reading;
 mod replies;
+mod sources;
 mod store;
 mod tables;
 mod units;
@@ -53,6 +54,9 @@ pub fn applications() -> Vec<Application> {
             .route(get.or(MethodFilter::POST), "/{repository}/timeseries", DEFINITION_BYTES_MAX, door(Door::Series))
             .route(all, "/{repository}/timeseries/{id}", DEFINITION_BYTES_MAX, door(Door::One))
             .route(all, "/{repository}/timeseries/{id}/data", DATA_BYTES_MAX, door(Door::Data))
+            .route(get, "/{repository}/timeseries/{id}/data/modifications", 0, door(Door::Modifications))
+            .route(get, "/{repository}/timeseries/{id}/data/quotations", 0, door(Door::Quotations))
+            .route(MethodFilter::POST, "/{repository}/formulas/evaluate", DEFINITION_BYTES_MAX, door(Door::Evaluate))
             .route(get.or(change), "/{repository}/timeseriescollections/data", DATA_BYTES_MAX, door(Door::Collection))
             .route(get, "/{repository}/timeseriescollections/data/sum", 0, door(Door::Sum))
             .route(get.or(change), "/{repository}/units", DEFINITION_BYTES_MAX, door(Door::Units))
@@ -67,6 +71,9 @@ enum Door {
     Series,
     One,
     Data,
+    Modifications,
+    Quotations,
+    Evaluate,
     Collection,
     Sum,
     Units,
@@ -79,6 +86,9 @@ async fn answer(installed: Arc<OnceCell<()>>, request: Request, door: Door) -> R
         Door::Series => definition_routes::series(request).await,
         Door::One => definition_routes::one(request).await,
         Door::Data => data_routes::single(request).await,
+        Door::Modifications => data_routes::modifications(request).await,
+        Door::Quotations => data_routes::quotations(request).await,
+        Door::Evaluate => data_routes::evaluate(request).await,
         Door::Collection => data_routes::collection(request).await,
         Door::Sum => data_routes::sum(request).await,
         Door::Units => definition_routes::units(request).await,

@@ -1,5 +1,7 @@
 //! Parameters of requests.
 
+use std::str::FromStr;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::tz::TimeZone;
@@ -11,7 +13,8 @@ use timeseries::stamp::{self, Form};
 
 use crate::definitions::{Series, invalid};
 use crate::reading::{Output, Wanted};
-use crate::store::State;
+use crate::sources::Quotation;
+use crate::store::AsOf;
 
 /// Name of a client that does not say who it is.
 const ANONYMOUS: &str = "anonymous";
@@ -88,17 +91,20 @@ pub(crate) struct Range {
     calendar: Option<Calendar>,
     /// Form of times in the reply.
     pub(crate) form: Form,
+    audit: Option<String>,
+    is_exact_audit: bool,
     as_of: Option<String>,
+    quotation: Option<String>,
+    quotation_before: Option<String>,
+    is_exact_quotation: bool,
+    versions: usize,
 }
 
 impl Range {
     /// # Errors
     /// 22023 for a value that cannot be used.
     pub(crate) fn take(parameters: &mut Parameters) -> Result<Range> {
-        let multiplier = parameters.take("intervalMultiplier")?;
-        let multiplier = multiplier.map_or(Ok(1), |text| {
-            text.parse().map_err(|_| invalid(format!("parameter intervalMultiplier: \"{text}\" is not a whole number")))
-        })?;
+        let multiplier = whole(parameters, "intervalMultiplier", 1)?;
         let output = match parameters.take("interval")?.as_deref() {
             None => Output::Own,
             Some(total) if total.eq_ignore_ascii_case("total") => Output::Total,
@@ -120,7 +126,13 @@ impl Range {
             rule: parameters.take("aggregation")?.map(|rule| rule.parse()).transpose()?,
             calendar: parameters.take("timeZone")?.map(|zone| Calendar::parse(&zone)).transpose()?,
             form,
+            audit: parameters.take("audit")?,
+            is_exact_audit: parameters.take_flag("exactAudit", false)?,
             as_of: parameters.take("asOf")?,
+            quotation: parameters.take("quotation")?,
+            quotation_before: parameters.take("quotationBefore")?,
+            is_exact_quotation: parameters.take_flag("exactQuotation", false)?,
+            versions: whole(parameters, "versions", 1)?,
         })
     }
 
@@ -132,8 +144,8 @@ impl Range {
     /// - `ends`: first and last time of the series, which replace limits that are not given.
     ///
     /// # Errors
-    /// 22007 for a text that is no time; 22023 for an end before the start.
-    pub(crate) fn wanted(&self, series: &Series, ends: Option<(i64, i64)>) -> Result<Wanted> {
+    /// 22007 for a text that is no time; 22023 for an end before the start, or parameters that contradict each other.
+    pub(crate) fn wanted(&self, series: &Series, ends: Option<(i64, i64)>, now: i64) -> Result<Wanted> {
         let zone = self.calendar(series).zone();
         let from = time("from", self.from.as_deref(), zone)?;
         let to = time("to", self.to.as_deref(), zone)?;
@@ -142,10 +154,7 @@ impl Range {
         if self.from.is_some() && self.to.is_some() && to < from {
             return Err(invalid("parameter to is before from".to_owned()));
         }
-        let as_of = time("asOf", self.as_of.as_deref(), zone)?;
-        if as_of.is_some() && !series.audit {
-            return Err(invalid(format!("series \"{}\" has no audit: earlier states were not kept", series.name)));
-        }
+        let as_of = time("asOf", self.as_of.as_deref(), zone)?.map_or(AsOf::Now, AsOf::Time);
         Ok(Wanted {
             from,
             to: to.max(from),
@@ -153,14 +162,56 @@ impl Range {
             unit: self.unit.clone(),
             rule: self.rule,
             calendar: self.calendar.clone(),
-            state: State { as_of },
+            as_of,
+            quotation: self.quotation(series)?,
+            now,
         })
+    }
+
+    /// The change that `audit` names, and whether only what it changed is wanted.
+    ///
+    /// # Errors
+    /// 22007 for a text that is no time; 22023 for `exactAudit` without `audit`, and `asOf` with it.
+    pub(crate) fn audit(&self, series: &Series) -> Result<Option<(i64, bool)>> {
+        let audit = time("audit", self.audit.as_deref(), self.calendar(series).zone())?;
+        match audit {
+            None if self.is_exact_audit => Err(invalid("parameter exactAudit needs the parameter audit".to_owned())),
+            Some(_) if self.as_of.is_some() => Err(invalid("parameters audit and asOf exclude each other".to_owned())),
+            audit => Ok(audit.map(|time| (time, self.is_exact_audit))),
+        }
+    }
+
+    fn quotation(&self, series: &Series) -> Result<Quotation> {
+        let zone = self.calendar(series).zone();
+        let at = time("quotation", self.quotation.as_deref(), zone)?;
+        let before = time("quotationBefore", self.quotation_before.as_deref(), zone)?;
+        match (at, before) {
+            (Some(_), Some(_)) => {
+                Err(invalid("parameters quotation and quotationBefore exclude each other".to_owned()))
+            }
+            (Some(at), None) if self.is_exact_quotation => Ok(Quotation::Exact(at)),
+            (Some(at), None) => Ok(Quotation::UpTo(at)),
+            (None, Some(before)) if self.is_exact_quotation => Ok(Quotation::ExactBefore(before, self.versions.max(1))),
+            (None, Some(before)) => Ok(Quotation::UpTo(before - 1)),
+            (None, None) if self.is_exact_quotation => {
+                Err(invalid("parameter exactQuotation needs quotation or quotationBefore".to_owned()))
+            }
+            (None, None) => Ok(Quotation::Default),
+        }
     }
 
     /// Whether both limits are given.
     pub(crate) fn is_bounded(&self) -> bool {
         self.from.is_some() && self.to.is_some()
     }
+}
+
+/// The whole number of a parameter; `default` if it is not given.
+fn whole<T: FromStr>(parameters: &mut Parameters, name: &str, default: T) -> Result<T> {
+    let text = parameters.take(name)?;
+    text.map_or(Ok(default), |text| {
+        text.parse().map_err(|_| invalid(format!("parameter {name}: \"{text}\" is not a whole number")))
+    })
 }
 
 /// The time of a parameter.

@@ -11,7 +11,7 @@ use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use jiff::tz::TimeZone;
 use model::{Error, Result};
 use query::Value;
-use query::client::{Rows, SqlClient};
+use query::client::{Rows, SqlClient, there};
 use timeseries::flag::Flag;
 use timeseries::points::Points;
 use timeseries::stamp::{self, Form};
@@ -54,23 +54,59 @@ fn instant() -> DataType {
     DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
 }
 
-/// A state of a table: now, or as of an earlier time.
+/// The points of a series that are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct State {
-    /// Nanoseconds since 1970.
-    pub(crate) as_of: Option<i64>,
+    pub(crate) as_of: AsOf,
+    pub(crate) version: Version,
+}
+
+/// A state in time. Times are those of commits: whole microseconds, in nanoseconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum AsOf {
+    /// The present state.
+    #[default]
+    Now,
+    /// The state after the last commit up to a time.
+    Time(i64),
+    /// Only the points that the commit at a time changed.
+    ChangedAt(i64),
+}
+
+/// Versions of a series with quotation.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum Version {
+    /// For each time the newest version that has a point.
+    #[default]
+    Newest,
+    /// One version.
+    Exact(i64),
+    /// For each time the newest version up to this one that has a point.
+    UpTo(i64),
 }
 
 /// The table of a series at a state, for FROM.
-fn source(series: &Series, state: State) -> String {
+fn source(series: &Series, as_of: AsOf) -> String {
     let table = series.table();
-    match state.as_of {
-        Some(time) => {
+    match as_of {
+        AsOf::Time(time) | AsOf::ChangedAt(time) => {
             let time = stamp::text(time, &TimeZone::UTC, Form::Utc);
             format!("{SCHEMA}.{table} FOR SYSTEM_TIME AS OF '{time}'")
         }
-        None => format!("{SCHEMA}.{table}"),
+        AsOf::Now => format!("{SCHEMA}.{table}"),
     }
+}
+
+/// Condition of the versions, behind other parameters.
+fn version_condition(series: &Series, state: State, values: &mut Vec<Value>) -> String {
+    let (operator, version) = match state.version {
+        _ if !series.quotation => return String::new(),
+        Version::Newest => return String::new(),
+        Version::Exact(version) => ("=", version),
+        Version::UpTo(version) => ("<=", version),
+    };
+    values.push(Value::Timestamptz(version));
+    format!(" AND quotation {operator} ${}", values.len())
 }
 
 /// Points of a series whose times are in `from .. to`.
@@ -78,29 +114,79 @@ fn source(series: &Series, state: State) -> String {
 /// # Errors
 /// Those of SQL.
 pub(crate) async fn read(sql: &mut SqlClient, series: &Series, from: i64, to: i64, state: State) -> Result<Timed> {
+    let after = read_state(sql, series, from, to, state).await?;
+    let AsOf::ChangedAt(time) = state.as_of else { return Ok(after) };
+    let as_of = AsOf::Time(time - MICROSECOND);
+    let before = read_state(sql, series, from, to, State { as_of, ..state }).await?;
+    Ok(changed(&before, &after))
+}
+
+/// The points of a state that another one does not have.
+fn changed(before: &Timed, after: &Timed) -> Timed {
+    let mut all = Timed::default();
+    let mut at = 0;
+    for (row, time) in after.times.iter().enumerate() {
+        while before.times.get(at).is_some_and(|earlier| earlier < time) {
+            at += 1;
+        }
+        let (value, flag) = after.points.get(row);
+        let is_same = before.times.get(at) == Some(time) && {
+            let (earlier, earlier_flag) = before.points.get(at);
+            earlier.map(f64::to_bits) == value.map(f64::to_bits) && earlier_flag == flag
+        };
+        if !is_same {
+            all.times.push(*time);
+            all.points.push(value, flag);
+        }
+    }
+    all
+}
+
+async fn read_state(sql: &mut SqlClient, series: &Series, from: i64, to: i64, state: State) -> Result<Timed> {
+    let mut values = vec![Value::Int64(series.id), Value::Timestamptz(from), Value::Timestamptz(to)];
+    let condition = version_condition(series, state, &mut values);
+    let order = if series.quotation { "time, quotation" } else { "time" };
     let text = format!(
-        "SELECT time, value, flag FROM {} WHERE series = $1 AND time >= $2 AND time < $3 ORDER BY time",
-        source(series, state)
+        "SELECT time, value, flag FROM {} WHERE series = $1 AND time >= $2 AND time < $3{condition} ORDER BY {order}",
+        source(series, state.as_of)
     );
-    let values = [Value::Int64(series.id), Value::Timestamptz(from), Value::Timestamptz(to)];
     let mut timed = Timed::default();
     for rows in sql.rows(&text, &values).await? {
         timed.add(&rows)?;
     }
-    Ok(timed)
+    Ok(if series.quotation { newest(&timed) } else { timed })
 }
 
-/// The last point of a series before a time.
+/// The last point of each time: that of the newest version.
+fn newest(timed: &Timed) -> Timed {
+    let mut all = Timed::default();
+    for (at, time) in timed.times.iter().enumerate() {
+        if timed.times.get(at + 1) != Some(time) {
+            let (value, flag) = timed.points.get(at);
+            all.times.push(*time);
+            all.points.push(value, flag);
+        }
+    }
+    all
+}
+
+/// The last point of a series before a time; none among the points that a commit changed.
 ///
 /// # Errors
 /// Those of SQL.
 pub(crate) async fn last_before(sql: &mut SqlClient, series: &Series, time: i64, state: State) -> Result<Timed> {
+    if let AsOf::ChangedAt(_) = state.as_of {
+        return Ok(Timed::default());
+    }
+    let mut values = vec![Value::Int64(series.id), Value::Timestamptz(time)];
+    let condition = version_condition(series, state, &mut values);
+    let order = if series.quotation { "time DESC, quotation DESC" } else { "time DESC" };
     let text = format!(
-        "SELECT time, value, flag FROM {} WHERE series = $1 AND time < $2 ORDER BY time DESC LIMIT 1",
-        source(series, state)
+        "SELECT time, value, flag FROM {} WHERE series = $1 AND time < $2{condition} ORDER BY {order} LIMIT 1",
+        source(series, state.as_of)
     );
     let mut timed = Timed::default();
-    for rows in sql.rows(&text, &[Value::Int64(series.id), Value::Timestamptz(time)]).await? {
+    for rows in sql.rows(&text, &values).await? {
         timed.add(&rows)?;
     }
     Ok(timed)
@@ -110,11 +196,42 @@ pub(crate) async fn last_before(sql: &mut SqlClient, series: &Series, time: i64,
 ///
 /// # Errors
 /// Those of SQL.
-pub(crate) async fn ends(sql: &mut SqlClient, series: &Series, state: State) -> Result<Option<(i64, i64)>> {
-    let text = format!("SELECT min(time), max(time) FROM {} WHERE series = $1", source(series, state));
+pub(crate) async fn ends(sql: &mut SqlClient, series: &Series) -> Result<Option<(i64, i64)>> {
+    let text = format!("SELECT min(time), max(time) FROM {} WHERE series = $1", source(series, AsOf::Now));
     let rows = sql.rows(&text, &[Value::Int64(series.id)]).await?;
     let Some(rows) = rows.first() else { return Ok(None) };
     Ok(rows.times(0)?.take(0).zip(rows.times(1)?.take(0)))
+}
+
+/// The newest version that has a point with a time in `from .. to`.
+///
+/// # Errors
+/// Those of SQL.
+pub(crate) async fn newest_version(
+    sql: &mut SqlClient,
+    series: &Series,
+    (from, to): (i64, i64),
+    as_of: AsOf,
+) -> Result<Option<i64>> {
+    let text =
+        format!("SELECT max(quotation) FROM {} WHERE series = $1 AND time >= $2 AND time < $3", source(series, as_of));
+    let rows = sql.rows(&text, &[Value::Int64(series.id), Value::Timestamptz(from), Value::Timestamptz(to)]).await?;
+    rows.first().map_or(Ok(None), |rows| Ok(rows.times(0)?.take(0)))
+}
+
+/// All versions of a series, ascending.
+///
+/// # Errors
+/// Those of SQL.
+pub(crate) async fn versions(sql: &mut SqlClient, series: &Series) -> Result<Vec<i64>> {
+    let text =
+        format!("SELECT DISTINCT quotation FROM {} WHERE series = $1 ORDER BY quotation", source(series, AsOf::Now));
+    let mut versions = Vec::new();
+    for rows in sql.rows(&text, &[Value::Int64(series.id)]).await? {
+        let mut times = rows.times(0)?;
+        versions.extend((0..rows.len()).filter_map(|row| times.take(row)));
+    }
+    Ok(versions)
 }
 
 /// Change of points.
@@ -128,36 +245,48 @@ pub(crate) struct Modification {
     pub(crate) change: &'static str,
 }
 
+/// Points that are written to a series.
+pub(crate) struct Written<'a> {
+    pub(crate) series: &'a Series,
+    pub(crate) timed: &'a Timed,
+    /// The version, for series with quotation.
+    pub(crate) version: Option<i64>,
+}
+
 /// Writes points of series, in the open transaction: those of equal times are replaced.
 ///
 /// # Errors
 /// Those of SQL.
-pub(crate) async fn write(sql: &mut SqlClient, all: &[(&Series, &Timed)]) -> Result<()> {
-    for table in ["points", "audited_points"] {
-        let of_table: Vec<_> = all.iter().filter(|(series, _)| series.table() == table).collect();
-        let len = of_table.iter().map(|(_, timed)| timed.times.len()).sum();
+pub(crate) async fn write(sql: &mut SqlClient, all: &[Written<'_>]) -> Result<()> {
+    for table in ["points", "audited_points", "quoted_points"] {
+        let of_table: Vec<_> = all.iter().filter(|written| written.series.table() == table).collect();
+        let len = of_table.iter().map(|written| written.timed.times.len()).sum();
         if len == 0 {
             continue;
         }
-        let (mut times, mut ids) = (Vec::with_capacity(len), Vec::with_capacity(len));
+        let (mut times, mut ids, mut versions) = (Vec::with_capacity(len), Vec::with_capacity(len), Vec::new());
         let (mut values, mut flags) = (Vec::with_capacity(len), Vec::with_capacity(len));
-        for (series, timed) in of_table {
+        for Written { series, timed, version } in of_table {
             times.extend_from_slice(&timed.times);
             ids.extend(std::iter::repeat_n(series.id, timed.times.len()));
+            if series.quotation {
+                versions.extend(std::iter::repeat_n(*version, timed.times.len()));
+            }
             for (value, flag) in timed.points.iter() {
                 values.push(value);
                 flags.push(flag.id());
             }
         }
-        let fields =
-            [("time", instant()), ("series", DataType::Int64), ("value", DataType::Float64), ("flag", DataType::Int16)];
-        let arrays: Vec<ArrayRef> = vec![
-            Arc::new(TimestampNanosecondArray::from(times).with_timezone("UTC")),
-            Arc::new(Int64Array::from(ids)),
-            Arc::new(Float64Array::from(values)),
-            Arc::new(Int16Array::from(flags)),
+        let mut columns: Vec<(&str, ArrayRef)> = vec![
+            ("time", Arc::new(TimestampNanosecondArray::from(times).with_timezone("UTC"))),
+            ("series", Arc::new(Int64Array::from(ids))),
+            ("value", Arc::new(Float64Array::from(values))),
+            ("flag", Arc::new(Int16Array::from(flags))),
         ];
-        sql.append(SCHEMA, &[(table, batch(fields, arrays)?)]).await?;
+        if !versions.is_empty() {
+            columns.push(("quotation", Arc::new(TimestampNanosecondArray::from(versions).with_timezone("UTC"))));
+        }
+        sql.append(SCHEMA, &[(table, batch(columns)?)]).await?;
     }
     Ok(())
 }
@@ -166,9 +295,12 @@ pub(crate) async fn write(sql: &mut SqlClient, all: &[(&Series, &Timed)]) -> Res
 ///
 /// # Errors
 /// Those of SQL.
-pub(crate) async fn delete(sql: &mut SqlClient, series: &Series, from: i64, to: i64) -> Result<()> {
-    let text = format!("DELETE FROM {SCHEMA}.{} WHERE series = $1 AND time >= $2 AND time < $3", series.table());
-    sql.run(&text, &[Value::Int64(series.id), Value::Timestamptz(from), Value::Timestamptz(to)]).await
+pub(crate) async fn delete(sql: &mut SqlClient, series: &Series, from: i64, to: i64, state: State) -> Result<()> {
+    let mut values = vec![Value::Int64(series.id), Value::Timestamptz(from), Value::Timestamptz(to)];
+    let condition = version_condition(series, state, &mut values);
+    let table = series.table();
+    let text = format!("DELETE FROM {SCHEMA}.{table} WHERE series = $1 AND time >= $2 AND time < $3{condition}");
+    sql.run(&text, &values).await
 }
 
 /// Records changes of points, in the open transaction.
@@ -178,33 +310,108 @@ pub(crate) async fn delete(sql: &mut SqlClient, series: &Series, from: i64, to: 
 /// # Errors
 /// Those of SQL.
 pub(crate) async fn record(sql: &mut SqlClient, now: i64, user: &str, all: &[(i64, Modification)]) -> Result<()> {
-    let fields = [
-        ("time", instant()),
-        ("series", DataType::Int64),
-        ("changed_by", DataType::Utf8),
-        ("change", DataType::Utf8),
-        ("first", instant()),
-        ("until", instant()),
-        ("points", DataType::Int64),
-    ];
     let times = |of: fn(&Modification) -> i64| {
         let times: Vec<i64> = all.iter().map(|(_, modification)| of(modification)).collect();
         Arc::new(TimestampNanosecondArray::from(times).with_timezone("UTC"))
     };
-    let points: Vec<i64> = all.iter().map(|(_, change)| i64::try_from(change.points).unwrap_or(i64::MAX)).collect();
-    let arrays: Vec<ArrayRef> = vec![
-        Arc::new(TimestampNanosecondArray::from(vec![now; all.len()]).with_timezone("UTC")),
-        Arc::new(Int64Array::from_iter_values(all.iter().map(|(series, _)| *series))),
-        Arc::new(StringArray::from(vec![user; all.len()])),
-        Arc::new(StringArray::from_iter_values(all.iter().map(|(_, modification)| modification.change))),
-        times(|modification| modification.from),
-        times(|modification| modification.to),
-        Arc::new(Int64Array::from(points)),
+    let points = all.iter().map(|(_, change)| i64::try_from(change.points).unwrap_or(i64::MAX));
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("time", Arc::new(TimestampNanosecondArray::from(vec![now; all.len()]).with_timezone("UTC"))),
+        ("series", Arc::new(Int64Array::from_iter_values(all.iter().map(|(series, _)| *series)))),
+        ("changed_by", Arc::new(StringArray::from(vec![user; all.len()]))),
+        ("change", Arc::new(StringArray::from_iter_values(all.iter().map(|(_, modification)| modification.change)))),
+        ("first", times(|modification| modification.from)),
+        ("until", times(|modification| modification.to)),
+        ("points", Arc::new(Int64Array::from_iter_values(points))),
     ];
-    sql.append(SCHEMA, &[("modifications", batch(fields, arrays)?)]).await
+    sql.append(SCHEMA, &[("modifications", batch(columns)?)]).await
 }
 
-fn batch<const N: usize>(fields: [(&str, DataType); N], arrays: Vec<ArrayRef>) -> Result<RecordBatch> {
-    let fields: Vec<Field> = fields.into_iter().map(|(name, ty)| Field::new(name, ty, true)).collect();
+/// A recorded change of the points of a series.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Recorded {
+    /// Time of the request; the commit is later.
+    pub(crate) time: i64,
+    pub(crate) user: String,
+    pub(crate) change: String,
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+    pub(crate) points: i64,
+}
+
+/// Changes of a series whose times are in `since .. until`, ascending.
+///
+/// # Errors
+/// Those of SQL.
+pub(crate) async fn modifications(
+    sql: &mut SqlClient,
+    series: &Series,
+    (since, until): (i64, i64),
+) -> Result<Vec<Recorded>> {
+    let text = "SELECT time, changed_by, change, first, until, points FROM tsm.modifications \
+                WHERE series = $1 AND time >= $2 AND time < $3 ORDER BY time";
+    let mut all = Vec::new();
+    let values = [Value::Int64(series.id), Value::Timestamptz(since), Value::Timestamptz(until)];
+    for rows in sql.rows(text, &values).await? {
+        let (mut times, mut froms, mut tos) = (rows.times(0)?, rows.times(3)?, rows.times(4)?);
+        let (mut users, mut changes, mut points) = (rows.texts(1)?, rows.texts(2)?, rows.integers(5)?);
+        for row in 0..rows.len() {
+            all.push(Recorded {
+                time: there(times.take(row))?,
+                user: there(users.take(row))?,
+                change: there(changes.take(row))?,
+                from: there(froms.take(row))?,
+                to: there(tos.take(row))?,
+                points: there(points.take(row))?,
+            });
+        }
+    }
+    Ok(all)
+}
+
+const MICROSECOND: i64 = 1_000;
+/// A commit is seldom later than its request by more.
+const COMMIT_DELAY: i64 = 1_000_000;
+
+/// The commit time of a recorded change: the first time as of which its record is there. Some 20 short statements.
+///
+/// # Errors
+/// Those of SQL.
+pub(crate) async fn commit_time(sql: &mut SqlClient, series: &Series, recorded: &Recorded, now: i64) -> Result<i64> {
+    let micros = |time: i64| time.div_euclid(MICROSECOND);
+    let (mut before, mut step) = (micros(recorded.time), micros(COMMIT_DELAY));
+    let mut after = before + step;
+    while !is_recorded_as_of(sql, series, recorded.time, after * MICROSECOND).await? {
+        if after > micros(now) {
+            return Err(Error::bug("a change without a commit"));
+        }
+        before = after;
+        step *= 4;
+        after += step;
+    }
+    while after - before > 1 {
+        let middle = before + (after - before) / 2;
+        if is_recorded_as_of(sql, series, recorded.time, middle * MICROSECOND).await? {
+            after = middle;
+        } else {
+            before = middle;
+        }
+    }
+    Ok(after * MICROSECOND)
+}
+
+async fn is_recorded_as_of(sql: &mut SqlClient, series: &Series, time: i64, as_of: i64) -> Result<bool> {
+    let as_of = stamp::text(as_of, &TimeZone::UTC, Form::Utc);
+    let text = format!(
+        "SELECT 1 FROM tsm.modifications FOR SYSTEM_TIME AS OF '{as_of}' WHERE series = $1 AND time >= $2 AND time < $3"
+    );
+    let values = [Value::Int64(series.id), Value::Timestamptz(time), Value::Timestamptz(time + 1)];
+    Ok(sql.rows(&text, &values).await?.iter().any(|rows| rows.len() > 0))
+}
+
+fn batch(columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch> {
+    let fields = columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true));
+    let fields: Vec<Field> = fields.collect();
+    let arrays = columns.into_iter().map(|(_, array)| array).collect();
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(Error::bug)
 }

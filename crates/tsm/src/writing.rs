@@ -11,13 +11,15 @@ use timeseries::units::Conversion;
 
 use crate::data_json::DataJson;
 use crate::definitions::{Series, invalid};
-use crate::store::{self, Modification, Timed};
+use crate::store::{self, Modification, State, Timed, Written};
 use crate::units::Units;
 
 /// Points on the raster and in the unit of a series, ready to be stored.
 pub(crate) struct Prepared {
     pub(crate) series: Series,
     pub(crate) timed: Timed,
+    /// The version, for series with quotation.
+    pub(crate) version: Option<i64>,
 }
 
 /// Converts what a client sent to the raster and unit of the series.
@@ -25,7 +27,17 @@ pub(crate) struct Prepared {
 /// # Errors
 /// 22023 for a time that starts no interval, an unknown flag, or a unit that cannot be converted; 22007 for a text that is no
 /// time; 42704 for an unknown unit.
-pub(crate) fn prepare(series: Series, units: &Units, data: &DataJson<'_>) -> Result<Prepared> {
+pub(crate) fn prepare(series: Series, units: &Units, data: &DataJson<'_>, quotation: Option<&str>) -> Result<Prepared> {
+    if series.is_virtual() {
+        return Err(invalid(format!("series \"{}\" is computed by a formula: it cannot be written", series.name)));
+    }
+    let quotation = quotation.or(data.quotation.as_deref());
+    let version = quotation.map(|text| stamp::parse(text, series.calendar.zone())).transpose()?;
+    if version.is_some() != series.quotation {
+        let message =
+            if series.quotation { "has quotation: name the version of the values" } else { "has no quotation" };
+        return Err(invalid(format!("series \"{}\" {message}", series.name)));
+    }
     let calendar = data.time_zone.as_ref().map(|zone| Calendar::parse(zone)).transpose()?;
     let calendar = calendar.as_ref().unwrap_or(&series.calendar);
     let mut timed = data.timed(calendar)?;
@@ -38,7 +50,7 @@ pub(crate) fn prepare(series: Series, units: &Units, data: &DataJson<'_>) -> Res
             return Err(invalid(format!("series \"{}\" is spontaneous: its values have no interval", series.name)));
         }
         conversion.apply(&mut timed.points, &[], &[]);
-        return Ok(Prepared { series, timed });
+        return Ok(Prepared { series, timed, version });
     };
     let source = source.unwrap_or(raster);
     let intervals = source.intervals(calendar)?;
@@ -54,7 +66,9 @@ pub(crate) fn prepare(series: Series, units: &Units, data: &DataJson<'_>) -> Res
     if (source, calendar) != (raster, &series.calendar) {
         let rule = series.aggregation.unwrap_or(own.aggregation);
         let target = raster.intervals(&series.calendar)?;
-        let (Some(from), Some(to)) = (timed.times.first(), ends.last()) else { return Ok(Prepared { series, timed }) };
+        let (Some(from), Some(to)) = (timed.times.first(), ends.last()) else {
+            return Ok(Prepared { series, timed, version });
+        };
         let bounds = target.bounds(*from, *to, INTERVALS_MAX)?;
         let mut converter = Converter::new(&bounds, rule);
         for (at, (start, end)) in timed.times.iter().zip(&ends).enumerate() {
@@ -63,7 +77,7 @@ pub(crate) fn prepare(series: Series, units: &Units, data: &DataJson<'_>) -> Res
         }
         timed = touched(&bounds, converter.finish(), &timed.times, &ends);
     }
-    Ok(Prepared { series, timed })
+    Ok(Prepared { series, timed, version })
 }
 
 /// The intervals that something was written to: gaps between the times of a request stay as they are.
@@ -93,10 +107,13 @@ pub(crate) async fn store(sql: &mut SqlClient, now: i64, user: &str, all: &[Prep
     if written.is_empty() {
         return Ok(());
     }
-    let points: Vec<(&Series, &Timed)> = written.iter().map(|prepared| (&prepared.series, &prepared.timed)).collect();
+    let points: Vec<Written<'_>> = written
+        .iter()
+        .map(|Prepared { series, timed, version }| Written { series, timed, version: *version })
+        .collect();
     let modifications: Vec<(i64, Modification)> = written
         .iter()
-        .map(|Prepared { series, timed }| {
+        .map(|Prepared { series, timed, .. }| {
             let (from, to) = (timed.times[0], timed.times[timed.times.len() - 1]);
             (series.id, Modification { from, to: to.saturating_add(1), points: timed.times.len(), change: "written" })
         })
@@ -117,12 +134,18 @@ pub(crate) async fn delete(
     now: i64,
     user: &str,
     series: &Series,
-    from: i64,
-    to: i64,
+    (from, to): (i64, i64),
+    state: State,
 ) -> Result<()> {
+    if series.is_virtual() {
+        return Err(invalid(format!(
+            "series \"{}\" is computed by a formula: it has no values to delete",
+            series.name
+        )));
+    }
     let modification = Modification { from, to, points: 0, change: "deleted" };
     sql.transaction(async |sql| {
-        store::delete(sql, series, from, to).await?;
+        store::delete(sql, series, from, to, state).await?;
         store::record(sql, now, user, &[(series.id, modification)]).await
     })
     .await

@@ -239,6 +239,154 @@ fn earlier_states_of_audited_series_are_read_and_deleted_values_come_back() {
 }
 
 #[test]
+fn changes_are_listed_and_read_exactly_and_as_of_each() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    client.create(&quarter_hours("P"));
+    client.write("P", "2025-01-01T00:00:00Z", 900, &[1.0, 1.0, 1.0, 1.0]);
+    client.write("P", "2025-01-01T00:15:00Z", 900, &[9.0, 1.0]);
+    client.ok("DELETE", "/timeseries/P/data?from=2025-01-01T00:00:00Z&to=2025-01-01T00:15:00Z", &Json::Null);
+    let changes = client.get("/timeseries/P/data/modifications");
+    let changes: Vec<(&str, &str, i64)> = changes
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|change| {
+            (change["Time"].as_str().unwrap(), change["Change"].as_str().unwrap(), change["Points"].as_i64().unwrap())
+        })
+        .collect();
+    assert_eq!(
+        changes.iter().map(|change| (change.1, change.2)).collect::<Vec<_>>(),
+        [("written", 4), ("written", 2), ("deleted", 0)]
+    );
+    let values = |query: &str| -> Vec<Option<f64>> {
+        let range = "from=2025-01-01T00:00:00Z&to=2025-01-01T01:00:00Z";
+        client.points("P", &format!("{range}&{query}")).into_iter().map(|point| point.1).collect()
+    };
+    let one = Some(1.0);
+    for (change, state, exact) in [
+        (0, [one; 4], [one; 4]),
+        (1, [one, Some(9.0), one, one], [None, Some(9.0), None, None]),
+        (2, [None, Some(9.0), one, one], [None; 4]),
+    ] {
+        let stamp = changes[change].0;
+        assert_eq!(values(&format!("audit={stamp}")), state, "state after change {change}");
+        assert_eq!(values(&format!("audit={stamp}&exactAudit=true")), exact, "what change {change} changed");
+    }
+    let (status, reply) =
+        client.send("GET", "/timeseries/P/data?audit=2030-01-01T00:00:00Z&exactAudit=true", &Json::Null);
+    assert_eq!(status, 400, "{reply}");
+    server.stop();
+}
+
+#[test]
+fn versions_of_a_forecast_are_read_exactly_before_and_newest_first() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    client.create(&json!({ "Name": "F", "Interval": { "Value": "Hour" }, "Unit": "kWh", "Quotation": true }));
+    let hours = |from: u32, values: &[f64]| -> Json {
+        let data: Vec<Json> = (from..)
+            .zip(values)
+            .map(|(hour, value)| json!({ "From": format!("2025-01-02T{hour:02}:00:00Z"), "Value": value }))
+            .collect();
+        json!({ "Data": data })
+    };
+    client.ok("PUT", "/timeseries/F/data?quotation=2025-01-01T06:00:00Z", &hours(0, &[1.0, 1.0, 1.0]));
+    client.ok("PUT", "/timeseries/F/data?quotation=2025-01-01T12:00:00Z", &hours(1, &[2.0, 2.0]));
+    client.ok("PUT", "/timeseries/F/data?quotation=2199-01-01T00:00:00Z", &hours(2, &[3.0]));
+    let versions = json!(["2025-01-01T06:00:00Z", "2025-01-01T12:00:00Z", "2199-01-01T00:00:00Z"]);
+    assert_eq!(client.get("/timeseries/F/data/quotations"), versions);
+    client.create(&json!({ "Name": "twice", "Interval": { "Value": "Hour" }, "Formula": "[F] * 2" }));
+    for (behaviour, query, expected) in [
+        (None, "", [Some(1.0), Some(2.0), Some(3.0)]),
+        (None, "quotation=2025-01-01T06:00:00Z", [Some(1.0), Some(1.0), Some(1.0)]),
+        (None, "quotation=2025-01-01T18:00:00Z", [Some(1.0), Some(2.0), Some(2.0)]),
+        (None, "quotationBefore=2025-01-01T12:00:00Z", [Some(1.0), Some(1.0), Some(1.0)]),
+        (None, "quotation=2025-01-01T12:00:00Z&exactQuotation=true", [None, Some(2.0), Some(2.0)]),
+        (None, "quotationBefore=2199-01-01T00:00:00Z&exactQuotation=true", [None, Some(2.0), Some(2.0)]),
+        (
+            None,
+            "quotationBefore=2199-01-01T00:00:00Z&exactQuotation=true&versions=2",
+            [Some(1.0), Some(1.0), Some(1.0)],
+        ),
+        (None, "quotationBefore=2199-01-01T00:00:00Z&exactQuotation=true&versions=3", [None, None, None]),
+        (Some("Max exact"), "", [None, None, Some(3.0)]),
+        (Some("Now not exact"), "", [Some(1.0), Some(2.0), Some(2.0)]),
+        (Some("Max not exact"), "", [Some(1.0), Some(2.0), Some(3.0)]),
+    ] {
+        if let Some(behaviour) = behaviour {
+            client.ok("PUT", "/timeseries/F", &json!({ "QuotationBehaviour": behaviour }));
+        }
+        let range = "from=2025-01-02T00:00:00Z&to=2025-01-02T03:00:00Z";
+        let values = |series: &str| client.points(series, &format!("{range}&{query}")).into_iter().map(|point| point.1);
+        assert_eq!(values("F").collect::<Vec<_>>(), expected, "{behaviour:?} {query}");
+        let doubled = expected.map(|value| value.map(|value| value * 2.0));
+        assert_eq!(values("twice").collect::<Vec<_>>(), doubled, "through a formula: {behaviour:?} {query}");
+    }
+    let (status, reply) = client.send("PUT", "/timeseries/F/data", &hours(0, &[1.0]));
+    assert_eq!(status, 400, "{reply}");
+    server.stop();
+}
+
+#[test]
+fn formulas_are_checked_renamed_and_computed_on_any_raster() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    client.create(&quarter_hours("A"));
+    client.create(
+        &json!({ "Name": "Day, B", "Interval": { "Value": "Day" }, "Unit": "kWh", "TimeZone": "Europe/Vienna" }),
+    );
+    client.write("A", "2025-03-29T23:00:00Z", 900, &[4.0; 92]);
+    client.write("Day,%20B", "2025-03-29T23:00:00Z", 0, &[46.0]);
+    let hour = |name: &str, formula: &Json| {
+        json!({ "Name": name, "Interval": { "Value": "Hour" }, "Unit": "kWh",
+        "TimeZone": "Europe/Vienna", "Formula": formula })
+    };
+    // Hourly energy of A minus the hour's share of the day's energy.
+    client.create(&hour("Rest", &json!("[A, 0, kWh] - [\"Day, B\"]")));
+    let day = "from=2025-03-29T23:00:00Z&to=2025-03-30T22:00:00Z";
+    assert_eq!(client.points("Rest", &format!("{day}&interval=Day")), [point("2025-03-29T23:00:00Z", 46.0, 9)]);
+    let hours = client.points("Rest", day);
+    assert!(hours.len() == 23 && hours.iter().all(|(_, value, flag)| (*value, *flag) == (Some(2.0), 9)), "{hours:?}");
+    client.create(&hour(
+        "Nested",
+        &json!({ "2025-03-30T10:00:00Z": "Shift([Rest], -1) + 1", "2025-01-01T00:00:00Z": "If([Rest] > 1, 10, 20)" }),
+    ));
+    assert_eq!(
+        client.points("Nested", "from=2025-03-30T09:00:00Z&to=2025-03-30T11:00:00Z"),
+        [point("2025-03-30T09:00:00Z", 10.0, 9), point("2025-03-30T10:00:00Z", 3.0, 9),]
+    );
+    assert_eq!(client.points("Nested", "from=2024-12-31T23:00:00Z&to=2025-01-01T01:00:00Z")[0].2, 19, "no formula yet");
+    client.ok("PUT", "/timeseries/A", &json!({ "Name": "Meter [A]" }));
+    assert_eq!(client.get("/timeseries/Rest")["Formula"], "[\"Meter [A]\", 0, kWh] - [\"Day, B\"]");
+    assert_eq!(client.points("Rest", day).len(), 23, "a renamed series is found by its number");
+    let adhoc = client.ok("POST", &format!("/formulas/evaluate?{day}"),
+        &json!({ "Interval": { "Value": "Day" }, "TimeZone": "Europe/Vienna", "Unit": "kWh", "Formula": "Round([Rest] / 3, 1)" }));
+    assert_eq!(points_of(&adhoc), [point("2025-03-29T23:00:00Z", 15.3, 9)]);
+    for (formula, status, expected) in [
+        (json!("[Rest] +"), 400, "found the end, expected a number"),
+        (json!("[Nobody]"), 404, "series \"Nobody\" does not exist"),
+        (json!("[Rest, 0, K]"), 400, "cannot be converted to \"K\""),
+        (json!("Foo([Rest])"), 404, "function Foo does not exist"),
+        (json!("[Nested]"), 400, "refers to itself"),
+    ] {
+        let (got, reply) = client.send("PUT", "/timeseries/Rest", &json!({ "Formula": formula }));
+        let error = reply["error"].as_str().unwrap_or_default();
+        assert!(got == status && error.contains(expected), "{formula}: {got} {reply}");
+    }
+    let (status, reply) = client.send("DELETE", "/timeseries/Rest", &Json::Null);
+    assert!(status == 409 && reply["error"].as_str().unwrap().contains("formulas refer to it"), "{status} {reply}");
+    let (status, reply) = client.send("PUT", "/timeseries/Rest/data", &json!({ "Data": [] }));
+    assert!(status == 400 && reply["error"].as_str().unwrap().contains("computed by a formula"), "{status} {reply}");
+    client.ok("DELETE", "/timeseries/Nested", &Json::Null);
+    client.ok("DELETE", "/timeseries/Rest", &Json::Null);
+    server.stop();
+}
+
+#[test]
 fn many_series_are_read_written_and_added_up_in_one_request() {
     let (_folder, data) = folder();
     let server = Server::start(&data);

@@ -1,0 +1,478 @@
+//! Sources of points: stored series, and formulas over other sources.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use model::{Error, Result, SqlState};
+use query::client::SqlClient;
+use timeseries::aggregation::Aggregation;
+use timeseries::buckets::Buckets;
+use timeseries::conversion::Converter;
+use timeseries::formula::{Formula, Reference};
+use timeseries::points::Points;
+use timeseries::raster::INTERVALS_MAX;
+use timeseries::units::{Conversion, Unit};
+
+use crate::definitions::{self, Behaviour, Series, invalid};
+use crate::store::{self, AsOf, State, Timed, Version};
+use crate::units::Units;
+
+/// Formulas that refer to each other.
+const DEPTH_MAX: usize = 32;
+/// Intervals by which `Shift` moves.
+const SHIFT_MAX: i64 = 100_000;
+/// Intervals that a formula is computed for at once.
+const WINDOW: usize = 1 << 15;
+
+/// How values of a series become those that are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    /// Conversion of the unit before and after values are combined.
+    before: Conversion,
+    after: Conversion,
+    pub(crate) rule: Aggregation,
+}
+
+impl View {
+    /// - `unit`, `rule`: those of the series or its unit if `None`.
+    ///
+    /// Returns the unit of the result too.
+    ///
+    /// # Errors
+    /// 42704 for an unknown unit, 22023 for one that the series cannot be converted to.
+    pub(crate) fn new(
+        series: &Series,
+        units: &Units,
+        unit: Option<&str>,
+        rule: Option<Aggregation>,
+    ) -> Result<(View, Unit)> {
+        let own = units.of(series)?;
+        let unit = unit.map_or(Ok(own), |name| units.find(name))?;
+        let conversion = Conversion::find(units.known(), own, unit)?;
+        // The rule of the series is that of its own quantity, and power that became energy is another.
+        let default = match series.aggregation {
+            Some(rule) if !conversion.needs_length() => rule,
+            _ => unit.aggregation,
+        };
+        let rule = rule.unwrap_or(default);
+        let (before, after) = conversion.split(rule);
+        Ok((View { before, after, rule }, unit.clone()))
+    }
+
+    /// Whether values without an interval can be converted.
+    pub(crate) fn needs_length(&self) -> bool {
+        self.before.needs_length()
+    }
+
+    /// Converts the unit of points that are not combined.
+    pub(crate) fn convert_plain(&self, points: &mut Points) {
+        self.before.apply(points, &[], &[]);
+        self.after.apply(points, &[], &[]);
+    }
+
+    /// Points of intervals, which need not be contiguous, on bounds.
+    fn on(&self, (starts, ends): (&[i64], &[i64]), mut points: Points, bounds: &[i64]) -> Points {
+        self.before.apply(&mut points, starts, ends);
+        let mut points = if self.is_same(starts, ends, bounds) {
+            filled(starts, points, bounds)
+        } else {
+            let mut converter = Converter::new(bounds, self.rule);
+            for (at, (start, end)) in starts.iter().zip(ends).enumerate() {
+                let (value, flag) = points.get(at);
+                converter.push(*start, *end, value, flag);
+            }
+            converter.finish()
+        };
+        self.after.apply(&mut points, &[], &[]);
+        points
+    }
+
+    /// Whether each point has an interval of its own in the result.
+    fn is_same(&self, starts: &[i64], ends: &[i64], bounds: &[i64]) -> bool {
+        let mut at = 0;
+        self.rule != Aggregation::Count
+            && starts.iter().zip(ends).all(|(start, end)| {
+                at = place(bounds, at, *start);
+                bounds.get(at) == Some(start) && bounds.get(at + 1) == Some(end)
+            })
+    }
+
+    /// Points that hold until the next one, on bounds.
+    fn steps_on(&self, times: &[i64], mut points: Points, bounds: &[i64]) -> Points {
+        let mut converter = Converter::new(bounds, self.rule);
+        if self.before.needs_length() {
+            // A level that holds becomes the quantity of each part of an interval.
+            let (starts, ends, mut parts) = parts(times, &points, bounds);
+            self.before.apply(&mut parts, &starts, &ends);
+            for (at, (start, end)) in starts.iter().zip(&ends).enumerate() {
+                let (value, flag) = parts.get(at);
+                converter.push(*start, *end, value, flag);
+            }
+        } else {
+            self.before.apply(&mut points, &[], &[]);
+            for (at, time) in times.iter().enumerate() {
+                let (value, flag) = points.get(at);
+                converter.push_step(*time, times.get(at + 1).copied(), value, flag);
+            }
+        }
+        let mut points = converter.finish();
+        self.after.apply(&mut points, &[], &[]);
+        points
+    }
+}
+
+/// A source of points.
+pub(crate) enum Source {
+    Stored { series: Series, version: Version },
+    Virtual { series: Series, slices: Vec<Slice> },
+}
+
+/// A formula, from the time on from which it is valid until the next one.
+pub(crate) struct Slice {
+    valid_from: i64,
+    formula: Formula,
+    inputs: Vec<Input>,
+}
+
+/// Points of a reference.
+struct Input {
+    source: Arc<Source>,
+    view: View,
+    /// Intervals by which the points are later.
+    shift: i64,
+}
+
+/// Versions that a request names.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum Quotation {
+    /// As the series says.
+    #[default]
+    Default,
+    /// One version.
+    Exact(i64),
+    /// The version before, by so many.
+    ExactBefore(i64, usize),
+    /// For each time the newest version up to this one.
+    UpTo(i64),
+}
+
+/// What of the sources is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Selection {
+    /// Range of times.
+    pub(crate) range: (i64, i64),
+    pub(crate) as_of: AsOf,
+    pub(crate) quotation: Quotation,
+    pub(crate) now: i64,
+}
+
+impl Source {
+    pub(crate) fn series(&self) -> &Series {
+        match self {
+            Source::Stored { series, .. } | Source::Virtual { series, .. } => series,
+        }
+    }
+
+    /// The source of a series, with those of its formulas.
+    ///
+    /// # Errors
+    /// 42704 for a reference that does not exist; 22023 for formulas that refer to each other in a circle, for units that cannot
+    /// be converted, and for an earlier state of a series without audit.
+    pub(crate) fn of<'a>(
+        sql: &'a mut SqlClient,
+        units: &'a Units,
+        series: Series,
+        selection: &'a Selection,
+        path: &'a [i64],
+    ) -> BoxFuture<'a, Result<Source>> {
+        async move {
+            if !series.is_virtual() {
+                if selection.as_of != AsOf::Now && !series.audit {
+                    let message = format!("series \"{}\" has no audit: earlier states were not kept", series.name);
+                    return Err(invalid(message));
+                }
+                let version = version(sql, &series, selection).await?;
+                return Ok(Source::Stored { series, version });
+            }
+            if path.contains(&series.id) && series.id != 0 {
+                return Err(invalid(format!("the formula of series \"{}\" refers to itself", series.name)));
+            }
+            if path.len() >= DEPTH_MAX {
+                return Err(invalid(format!("formulas refer to each other more than {DEPTH_MAX} deep")));
+            }
+            let path: Vec<i64> = path.iter().copied().chain([series.id]).collect();
+            let mut slices = Vec::new();
+            for (valid_from, text) in &series.formulas {
+                let formula: Formula = text.parse()?;
+                let mut inputs = Vec::new();
+                for reference in formula.references() {
+                    inputs.push(input(sql, units, reference, selection, &path).await?);
+                }
+                slices.push(Slice { valid_from: *valid_from, formula, inputs });
+            }
+            Ok(Source::Virtual { series, slices })
+        }
+        .boxed()
+    }
+
+    /// The points on bounds of at least one interval.
+    ///
+    /// # Errors
+    /// Those of SQL; 54000 for too many intervals.
+    pub(crate) fn points<'a>(
+        &'a self,
+        sql: &'a mut SqlClient,
+        bounds: &'a [i64],
+        view: &'a View,
+        as_of: AsOf,
+    ) -> BoxFuture<'a, Result<Points>> {
+        async move {
+            match self {
+                Source::Stored { series, version } => {
+                    stored(sql, series, bounds, view, State { as_of, version: *version }).await
+                }
+                Source::Virtual { series, slices } => computed(sql, series, slices, bounds, view, as_of).await,
+            }
+        }
+        .boxed()
+    }
+
+    /// The stored points whose times are in a range; none for a formula.
+    ///
+    /// # Errors
+    /// Those of SQL.
+    pub(crate) async fn plain(&self, sql: &mut SqlClient, (from, to): (i64, i64), as_of: AsOf) -> Result<Timed> {
+        match self {
+            Source::Stored { series, version } => {
+                store::read(sql, series, from, to, State { as_of, version: *version }).await
+            }
+            Source::Virtual { .. } => Ok(Timed::default()),
+        }
+    }
+}
+
+/// The version of a series that a selection means.
+async fn version(sql: &mut SqlClient, series: &Series, selection: &Selection) -> Result<Version> {
+    if !series.quotation {
+        return Ok(Version::Newest);
+    }
+    Ok(match (selection.quotation, series.behaviour.unwrap_or_default()) {
+        (Quotation::Exact(version), _) => Version::Exact(version),
+        (Quotation::UpTo(version), _) => Version::UpTo(version),
+        (Quotation::ExactBefore(version, count), _) => {
+            let mut versions = store::versions(sql, series).await?;
+            versions.retain(|own| *own < version);
+            let at = versions.len().checked_sub(count);
+            // No version is so far before: one that no point has.
+            at.map_or(Version::Exact(i64::MIN / 2), |at| Version::Exact(versions[at]))
+        }
+        (Quotation::Default, Behaviour::MaxNotExact) => Version::Newest,
+        (Quotation::Default, Behaviour::NowNotExact) => Version::UpTo(selection.now),
+        (Quotation::Default, Behaviour::MaxExact) => {
+            let newest = store::newest_version(sql, series, selection.range, selection.as_of).await?;
+            newest.map_or(Version::Newest, Version::Exact)
+        }
+    })
+}
+
+async fn input(
+    sql: &mut SqlClient,
+    units: &Units,
+    reference: &Reference,
+    selection: &Selection,
+    path: &[i64],
+) -> Result<Input> {
+    let id = reference.series.parse().map_err(|_| Error::bug("a stored formula with a name"))?;
+    let series = definitions::find_by_id(sql, id).await?;
+    let (view, _) = View::new(&series, units, reference.unit.as_deref(), reference.aggregation)?;
+    let source = Source::of(sql, units, series, selection, path).await?;
+    Ok(Input { source: Arc::new(source), view, shift: reference.shift })
+}
+
+/// Formulas whose references are numbers, from formulas whose references are names or numbers.
+///
+/// # Errors
+/// 42601 and others for a text that is no formula; 42704 for a series or unit that does not exist; 22023 for units that cannot be
+/// converted, and for a formula that refers to its own series.
+pub(crate) async fn resolved(sql: &mut SqlClient, units: &Units, series: &Series) -> Result<Vec<(i64, String)>> {
+    let mut formulas = Vec::new();
+    for (valid_from, text) in &series.formulas {
+        let formula: Formula = text.parse()?;
+        let mut numbers = Vec::new();
+        for reference in formula.references() {
+            let found = definitions::find(sql, &series.repository, &reference.series).await?;
+            View::new(&found, units, reference.unit.as_deref(), reference.aggregation)
+                .map_err(|error| error.context(format!("reference to series \"{}\"", found.name)))?;
+            if reference.shift.abs() > SHIFT_MAX {
+                return Err(invalid(format!("Shift moves by more than {SHIFT_MAX} intervals")));
+            }
+            numbers.push(found.id.to_string());
+        }
+        let number = |reference: &Reference| {
+            let at = formula.references().iter().position(|own| own == reference);
+            at.map(|at| numbers[at].clone()).ok_or_else(|| Error::bug("a reference that the formula does not have"))
+        };
+        formulas.push((*valid_from, formula.renamed(number)?));
+    }
+    let selection = Selection { range: (0, 0), as_of: AsOf::Now, quotation: Quotation::UpTo(0), now: 0 };
+    Source::of(sql, units, Series { formulas: formulas.clone(), ..series.clone() }, &selection, &[]).await?;
+    Ok(formulas)
+}
+
+/// Formulas whose references are names, for people.
+///
+/// # Errors
+/// Those of SQL.
+pub(crate) async fn named(sql: &mut SqlClient, series: &mut Series) -> Result<()> {
+    for (_, text) in &mut series.formulas {
+        let formula: Formula = text.parse()?;
+        let mut names = Vec::new();
+        for reference in formula.references() {
+            let id = reference.series.parse().map_err(|_| Error::bug("a stored formula with a name"))?;
+            names.push(definitions::find_by_id(sql, id).await?.name);
+        }
+        *text = formula.renamed(|reference| {
+            let at = formula.references().iter().position(|own| own == reference);
+            at.map(|at| names[at].clone()).ok_or_else(|| Error::bug("a reference that the formula does not have"))
+        })?;
+    }
+    Ok(())
+}
+
+async fn stored(sql: &mut SqlClient, series: &Series, bounds: &[i64], view: &View, state: State) -> Result<Points> {
+    let (from, to) = (bounds[0], bounds[bounds.len() - 1]);
+    let Some(raster) = series.raster else {
+        let mut timed = store::last_before(sql, series, from.saturating_add(1), state).await?;
+        let rest = store::read(sql, series, from.saturating_add(1), to, state).await?;
+        timed.times.extend(rest.times);
+        for (value, flag) in rest.points.iter() {
+            timed.points.push(value, flag);
+        }
+        return Ok(view.steps_on(&timed.times, timed.points, bounds));
+    };
+    let intervals = raster.intervals(&series.calendar)?;
+    let Timed { times, points } = store::read(sql, series, intervals.start(from)?, to, state).await?;
+    let misplaced = || {
+        let message = format!("series \"{}\" has a value at a time that starts no interval of {raster}", series.name);
+        Error::new(SqlState::INVALID_PARAMETER_VALUE, message).with_hint("SQL wrote it: delete it by SQL")
+    };
+    let ends = intervals.ends(&times)?;
+    let ends: Vec<i64> = ends.into_iter().map(|end| end.ok_or_else(misplaced)).collect::<Result<_>>()?;
+    Ok(view.on((&times, &ends), points, bounds))
+}
+
+async fn computed(
+    sql: &mut SqlClient,
+    series: &Series,
+    slices: &[Slice],
+    bounds: &[i64],
+    view: &View,
+    as_of: AsOf,
+) -> Result<Points> {
+    let raster = series.raster.ok_or_else(|| Error::bug("a formula without an interval"))?;
+    let intervals = raster.intervals(&series.calendar)?;
+    let own = intervals.bounds(bounds[0], bounds[bounds.len() - 1], INTERVALS_MAX)?;
+    let mut all = Points::with_capacity(own.len() - 1);
+    while all.len() + 1 < own.len() {
+        let at = all.len();
+        // The formula of the first interval, and the intervals up to the next formula.
+        let slice = slices.partition_point(|slice| slice.valid_from <= own[at]).checked_sub(1);
+        let next = slices.get(slice.map_or(0, |slice| slice + 1)).map(|slice| slice.valid_from);
+        let same = next.map_or(own.len(), |next| own.partition_point(|start| *start < next));
+        let end = same.min(at + WINDOW).min(own.len() - 1);
+        let points = match slice {
+            Some(slice) => evaluated(sql, &slices[slice], &intervals, &own[at..=end], as_of).await?,
+            None => Points::missing(end - at),
+        };
+        for (value, flag) in points.iter() {
+            all.push(value, flag);
+        }
+    }
+    Ok(view.on((&own[..own.len() - 1], &own[1..]), all, bounds))
+}
+
+async fn evaluated(
+    sql: &mut SqlClient,
+    slice: &Slice,
+    intervals: &Buckets,
+    bounds: &[i64],
+    as_of: AsOf,
+) -> Result<Points> {
+    let mut inputs = Vec::with_capacity(slice.inputs.len());
+    for input in &slice.inputs {
+        let moved = if input.shift == 0 { None } else { Some(moved(intervals, bounds, input.shift)?) };
+        let bounds = moved.as_deref().unwrap_or(bounds);
+        inputs.push(input.source.points(sql, bounds, &input.view, as_of).await?);
+    }
+    let inputs: Vec<&Points> = inputs.iter().collect();
+    Ok(slice.formula.evaluate(&inputs, bounds.len() - 1))
+}
+
+/// Bounds that are some intervals later, or earlier if `shift` is negative.
+fn moved(intervals: &Buckets, bounds: &[i64], shift: i64) -> Result<Vec<i64>> {
+    let count = usize::try_from(shift.unsigned_abs()).unwrap_or(usize::MAX);
+    let mut moved = bounds.to_vec();
+    if shift > 0 {
+        for _ in 0..count {
+            let next = intervals.next(moved[moved.len() - 1])?;
+            moved.push(next);
+        }
+        moved.drain(..count);
+        return Ok(moved);
+    }
+    let mut earlier = Vec::with_capacity(count + bounds.len());
+    let mut start = bounds[0];
+    for _ in 0..count {
+        start = intervals.start(start - 1)?;
+        earlier.push(start);
+    }
+    earlier.reverse();
+    earlier.extend_from_slice(bounds);
+    earlier.truncate(bounds.len());
+    Ok(earlier)
+}
+
+/// Points that hold until the next one, within bounds and split by them: starts, ends and points.
+fn parts(times: &[i64], points: &Points, bounds: &[i64]) -> (Vec<i64>, Vec<i64>, Points) {
+    let (mut starts, mut ends, mut parts) = (Vec::new(), Vec::new(), Points::default());
+    let (from, to) = (bounds[0], bounds[bounds.len() - 1]);
+    let mut at = 0;
+    for (row, time) in times.iter().enumerate() {
+        let (value, flag) = points.get(row);
+        let end = times.get(row + 1).copied().unwrap_or(to).min(to);
+        let mut start = (*time).max(from);
+        while start < end {
+            at = place(bounds, at, start + 1);
+            let next = end.min(bounds.get(at).copied().unwrap_or(to));
+            starts.push(start);
+            ends.push(next);
+            parts.push(value, flag);
+            start = next;
+        }
+    }
+    (starts, ends, parts)
+}
+
+/// Place of the first bound that is not before a time, from a place on.
+fn place(bounds: &[i64], mut at: usize, time: i64) -> usize {
+    while bounds.get(at).is_some_and(|bound| *bound < time) {
+        at += 1;
+    }
+    at
+}
+
+/// Points in the places of their intervals; the others are *Missing*.
+fn filled(starts: &[i64], points: Points, bounds: &[i64]) -> Points {
+    if starts.len() + 1 == bounds.len() {
+        return points;
+    }
+    let mut filled = Points::missing(bounds.len() - 1);
+    let mut at = 0;
+    for (row, start) in starts.iter().enumerate() {
+        at = place(bounds, at, *start);
+        let (value, flag) = points.get(row);
+        filled.set(at, value, flag);
+    }
+    filled
+}
