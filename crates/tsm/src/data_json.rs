@@ -16,8 +16,8 @@ use timeseries::raster::Calendar;
 use timeseries::stamp::{self, Form, UtcWriter};
 
 use crate::definition_json::IntervalJson;
-use crate::definitions::invalid;
 use crate::store::Timed;
+use crate::tables::invalid;
 
 /// Points of one series that a client writes.
 #[derive(Debug, Deserialize)]
@@ -110,7 +110,7 @@ impl DataJson<'_> {
     }
 
     /// # Errors
-    /// As [`DataJson::parse`].
+    /// Those of [`DataJson::parse`].
     pub(crate) fn parse_all(body: &[u8]) -> Result<Vec<DataJson<'_>>> {
         serde_json::from_slice(body).map_err(|error| malformed(&error))
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use jiff::tz::TimeZone;
-use model::{Error, Result};
+use model::Result;
 use query::Database;
 use query::client::SqlClient;
 use serde_json::json;
@@ -13,14 +13,16 @@ use timeseries::points::Points;
 use timeseries::stamp::{self, Form};
 use tokio::sync::mpsc;
 
+use crate::attributes::{self, Attributes, Condition};
 use crate::data_json::{DataJson, Head, PointWriter};
 use crate::definition_json::{IntervalJson, SeriesJson};
-use crate::definitions::{self, Series, invalid};
+use crate::definitions::{self, Series};
 use crate::parameters::{Parameters, Range, user};
 use crate::reading::{Output, Reading, Wanted};
 use crate::replies;
 use crate::sources::{self, Quotation};
 use crate::store::{self, AsOf, State, Timed, Version};
+use crate::tables::invalid;
 use crate::units::Units;
 use crate::writing::{self, Prepared, of_series};
 
@@ -365,75 +367,107 @@ fn name_of(data: &DataJson<'_>) -> Result<String> {
     }
 }
 
+/// A term of a sum: a reading, and the times in which it counts.
+struct Term {
+    reading: Reading,
+    /// Pairs of start and end; all times if `None`.
+    times: Option<Vec<(i64, i64)>>,
+}
+
 /// `/repositories/{repository}/timeseriescollections/data/sum`
 pub(crate) async fn sum(request: Request) -> Result<Response> {
     let mut sql = SqlClient::new(request.database());
     let mut parameters = Parameters::of(&request)?;
     let range = Range::take(&mut parameters)?;
-    let series = all_named(&mut sql, &request, &mut parameters).await?;
+    let condition = parameters.take("attribute")?.map(|text| Condition::parse(&text));
+    let series = match &condition {
+        None => {
+            all_named(&mut sql, &request, &mut parameters).await?.into_iter().map(|series| (series, None)).collect()
+        }
+        Some(condition) => with_attribute(&mut sql, repository(&request), condition).await?,
+    };
     parameters.finish()?;
     let units = Units::load(&mut sql).await?;
-    let first = series.first().ok_or_else(|| Error::bug("no series"))?.clone();
+    let Some((first, _)) = series.first().cloned() else {
+        return Err(invalid("no series has the attribute".to_owned()));
+    };
     let mut wanted = wanted_of(&mut sql, &first, &range, now(&request)).await?;
     // All terms have the raster, the calendar and the unit of the first, unless the request says otherwise.
     if wanted.output == Output::Own {
-        let raster = first
-            .raster
-            .ok_or_else(|| invalid("a sum with spontaneous series needs the parameter interval".to_owned()))?;
-        wanted.output = Output::Raster(raster);
+        let needed = || invalid("a sum with spontaneous series needs the parameter interval".to_owned());
+        wanted.output = Output::Raster(first.raster.ok_or_else(needed)?);
     }
     wanted.unit.get_or_insert_with(|| first.unit.clone());
     wanted.calendar.get_or_insert_with(|| first.calendar.clone());
-    let mut readings = Vec::with_capacity(series.len());
-    for series in series {
+    let mut terms = Vec::with_capacity(series.len());
+    for (series, times) in series {
         let name = series.name.clone();
-        let reading = Reading::new(&mut sql, series, &units, &wanted).await;
-        readings.push(reading.map_err(|error| of_series(&name, error))?);
+        let reading = Reading::new(&mut sql, series, &units, &wanted).await.map_err(|error| of_series(&name, error))?;
+        terms.push(Term { reading, times });
     }
     let writer = PointWriter::new(range.form, range.calendar(&first));
     let mut out = Vec::new();
-    head(&readings[0], wanted.output, false).write(&mut out)?;
+    head(&terms[0].reading, wanted.output, false).write(&mut out)?;
     sql.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]).await?;
-    let windows =
-        stream::unfold((sql, readings, writer, Some(out)), |(mut sql, mut readings, mut writer, out)| async {
-            let mut out = out?;
-            match sum_of_window(&mut sql, &mut readings).await {
-                Ok(Some(timed)) => {
-                    writer.write(&mut out, &timed);
-                    Some((Ok(Bytes::from(out)), (sql, readings, writer, Some(Vec::new()))))
-                }
-                Ok(None) => {
-                    out.extend_from_slice(b"]}\n");
-                    Some((Ok(Bytes::from(out)), (sql, readings, writer, None)))
-                }
-                Err(error) => Some((Err(error), (sql, readings, writer, None))),
+    let windows = stream::unfold((sql, terms, writer, Some(out)), |(mut sql, mut terms, mut writer, out)| async {
+        let mut out = out?;
+        match sum_of_window(&mut sql, &mut terms).await {
+            Ok(Some(timed)) => {
+                writer.write(&mut out, &timed);
+                Some((Ok(Bytes::from(out)), (sql, terms, writer, Some(Vec::new()))))
             }
-        });
+            Ok(None) => {
+                out.extend_from_slice(b"]}\n");
+                Some((Ok(Bytes::from(out)), (sql, terms, writer, None)))
+            }
+            Err(error) => Some((Err(error), (sql, terms, writer, None))),
+        }
+    });
     Ok(replies::streamed(request.headers(), windows))
 }
 
-/// The sum of the next window of all readings, which have the same raster.
-async fn sum_of_window(sql: &mut SqlClient, readings: &mut [Reading]) -> Result<Option<Timed>> {
+/// Series that have a value of an attribute at some time, with these times.
+async fn with_attribute(
+    sql: &mut SqlClient,
+    repository: &str,
+    condition: &Condition,
+) -> Result<Vec<(Series, Option<Vec<(i64, i64)>>)>> {
+    let mut found = Vec::new();
+    for id in attributes::series_with(sql, repository, &condition.attribute).await? {
+        let times = Attributes::load(sql, id).await?.times_of(condition);
+        if !times.is_empty() {
+            found.push((definitions::find_by_id(sql, id).await?, Some(times)));
+        }
+    }
+    Ok(found)
+}
+
+/// The sum of the next window of all terms, which have the same raster.
+async fn sum_of_window(sql: &mut SqlClient, terms: &mut [Term]) -> Result<Option<Timed>> {
     let mut sum: Option<Timed> = None;
-    for reading in readings {
-        let Some(timed) = reading.next(sql).await? else { continue };
-        match &mut sum {
-            None => sum = Some(timed),
-            Some(sum) => add(&mut sum.points, &timed.points),
+    for term in terms {
+        let Some(timed) = term.reading.next(sql).await? else { continue };
+        let sum = sum.get_or_insert_with(|| {
+            // The least flag: it changes none.
+            let points = timed.times.iter().map(|_| (None, Flag::NoValue)).collect();
+            Timed { times: timed.times.clone(), points }
+        });
+        for (at, time) in timed.times.iter().enumerate() {
+            let counts = |times: &Vec<(i64, i64)>| times.iter().any(|(start, end)| (*start..*end).contains(time));
+            if term.times.as_ref().is_none_or(counts) {
+                add(&mut sum.points, at, timed.points.get(at));
+            }
         }
     }
     Ok(sum)
 }
 
-/// Adds points: an absent value counts as nothing, and the greater flag is kept.
-fn add(sum: &mut Points, other: &Points) {
-    for at in 0..sum.len().min(other.len()) {
-        let ((value, flag), (other, other_flag)) = (sum.get(at), other.get(at));
-        let total = match (value, other) {
-            (Some(value), Some(other)) => Some(value + other),
-            (value, other) => value.or(other),
-        };
-        let flag: Flag = flag.max(other_flag);
-        sum.set(at, total, flag);
-    }
+/// Adds a point: an absent value counts as nothing, and the greater flag is kept.
+fn add(sum: &mut Points, at: usize, (other, other_flag): (Option<f64>, Flag)) {
+    let (value, flag) = sum.get(at);
+    let total = match (value, other) {
+        (Some(value), Some(other)) => Some(value + other),
+        (value, other) => value.or(other),
+    };
+    sum.set(at, total, flag.max(other_flag));
 }

@@ -8,7 +8,9 @@ use timeseries::raster::{Calendar, Raster, Step};
 use timeseries::stamp::{self, Form};
 use timeseries::units::Unit;
 
-use crate::definitions::{ALWAYS, Behaviour, Kind, Series, invalid};
+use crate::attributes::Attributes;
+use crate::definitions::{Behaviour, Kind, Series};
+use crate::tables::{ALWAYS, invalid};
 use crate::units::Described;
 
 /// An interval: the name of a step and a multiplier.
@@ -62,6 +64,7 @@ pub(crate) struct SeriesJson {
     quotation: Option<bool>,
     quotation_behaviour: Option<String>,
     formula: Option<Json>,
+    attributes: Option<Json>,
     #[serde(rename = "ID")]
     id: Option<Json>,
     repository: Option<String>,
@@ -77,10 +80,21 @@ impl SeriesJson {
         serde_json::from_slice(body).map_err(|error| invalid(format!("the body is not a definition: {error}")))
     }
 
+    /// The attributes that are given. Times without an offset are those of UTC.
+    ///
+    /// # Errors
+    /// Those of [`Attributes::parse`].
+    pub(crate) fn attributes(&self) -> Result<Attributes> {
+        match &self.attributes {
+            None | Some(Json::Null) => Ok(Attributes::default()),
+            Some(member) => Attributes::parse(member, &Calendar::utc()),
+        }
+    }
+
     /// The definition of a formula that is not stored: only `Formula` and `Interval` must be there.
     ///
     /// # Errors
-    /// As [`SeriesJson::series`].
+    /// Those of [`SeriesJson::series`].
     pub(crate) fn formula(mut self, repository: &str) -> Result<Series> {
         if self.formula.is_none() {
             return Err(missing("Formula"));
@@ -94,7 +108,7 @@ impl SeriesJson {
     /// # Errors
     /// 22023 naming the member that is missing or cannot be used.
     pub(crate) fn series(self, repository: &str, before: Option<&Series>) -> Result<Series> {
-        // Not used, as the type says.
+        // These members have no meaning here.
         let _ = (self.id, self.compressed, self.table, self.archive_table);
         if self.repository.as_deref().is_some_and(|own| own != repository) {
             return Err(invalid(format!("member Repository is not \"{repository}\", which the address names")));
@@ -191,7 +205,7 @@ fn missing(member: &str) -> Error {
 }
 
 /// A definition as JSON.
-pub(crate) fn json_of(series: &Series) -> Json {
+pub(crate) fn json_of(series: &Series, attributes: &Attributes) -> Json {
     let interval = series.raster.map_or_else(|| IntervalJson::named("No"), IntervalJson::of);
     serde_json::json!({
         "ID": series.id,
@@ -206,6 +220,7 @@ pub(crate) fn json_of(series: &Series) -> Json {
         "Quotation": series.quotation,
         "QuotationBehaviour": series.behaviour.map(Behaviour::name),
         "Formula": json_of_formulas(&series.formulas),
+        "Attributes": attributes.json(),
         "Repository": series.repository,
     })
 }

@@ -5,12 +5,14 @@ use query::client::{SqlClient, there};
 use serde_json::{Value as Json, json};
 use server::http::{Method, Request, Response, StatusCode};
 
-use crate::data_routes::{named, repository};
+use crate::attributes::{self, Attributes, Condition};
+use crate::data_routes::{named, now, repository};
 use crate::definition_json::{SeriesJson, UnitJson, json_of, json_of_unit};
-use crate::definitions::{self, Search, Series, invalid, text_of};
+use crate::definitions::{self, Search, Series};
 use crate::parameters::{Page, Parameters, user};
 use crate::replies;
 use crate::sources;
+use crate::tables::{invalid, option_of, text_of};
 use crate::units::{self, Units};
 
 /// Series of a reply without a `Range` header.
@@ -33,7 +35,7 @@ pub(crate) async fn repositories(request: Request) -> Result<Response> {
         serde_json::from_slice(request.body()).map_err(|error| invalid(format!("the body is no JSON: {error}")))?;
     let name = body["Name"].as_str().filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| invalid("the body has no member Name".to_owned()))?;
-    let description = definitions::option_of(body["Description"].as_str());
+    let description = option_of(body["Description"].as_str());
     sql.run("INSERT INTO tsm.repositories (name, description) VALUES ($1, $2)", &[text_of(name), description]).await?;
     Ok(server::http::json(StatusCode::CREATED, &json!({ "Name": name })))
 }
@@ -46,11 +48,12 @@ pub(crate) async fn series(request: Request) -> Result<Response> {
 async fn create(request: &Request) -> Result<Response> {
     Parameters::of(request)?.finish()?;
     let given = SeriesJson::parse(request.body())?;
+    let attributes = given.attributes()?;
     let mut series = given.series(repository(request), None)?;
     let mut sql = SqlClient::new(request.database());
-    let definition = json_of(&series).to_string();
+    let definition = json_of(&series, &attributes).to_string();
     resolve(&mut sql, &mut series).await?;
-    let created = definitions::create(&mut sql, &series, &user(request.headers()), &definition).await;
+    let created = definitions::create(&mut sql, &series, &attributes, &user(request.headers()), &definition).await;
     match created {
         Ok(created) => Ok(server::http::json(StatusCode::CREATED, &shown(&mut sql, created).await?)),
         Err(error) if error.state() == SqlState::UNIQUE_VIOLATION => Ok(conflict(&error)),
@@ -70,7 +73,8 @@ async fn resolve(sql: &mut SqlClient, series: &mut Series) -> Result<()> {
 /// A definition as JSON, with names in its formulas.
 async fn shown(sql: &mut SqlClient, mut series: Series) -> Result<Json> {
     sources::named(sql, &mut series).await?;
-    Ok(json_of(&series))
+    let attributes = Attributes::load(sql, series.id).await?;
+    Ok(json_of(&series, &attributes))
 }
 
 fn conflict(error: &Error) -> Response {
@@ -90,14 +94,19 @@ async fn search(request: &Request) -> Result<Response> {
             .take("interval")?
             .map(|step| Ok(step.parse::<timeseries::raster::Step>()?.name().to_owned()))
             .transpose()?,
+        ids: None,
         id: id
             .map(|id| id.parse().map_err(|_| invalid(format!("parameter id: \"{id}\" is not a number"))))
             .transpose()?,
     };
+    let conditions: Vec<Condition> =
+        parameters.take_all("attribute").iter().map(|text| Condition::parse(text)).collect();
     parameters.finish()?;
     let page = Page::of(request.headers())?;
     let (skip, limit) = page.map_or((0, SERIES_MAX), |page| (page.first, page.last - page.first + 1));
     let mut sql = SqlClient::new(request.database());
+    let now = now(request);
+    let search = Search { ids: with_attributes(&mut sql, repository(request), &conditions, now).await?, ..search };
     let (found, total) = definitions::search(&mut sql, repository(request), &search, skip, limit).await?;
     let count = found.len();
     let mut body = Vec::with_capacity(count);
@@ -115,6 +124,77 @@ async fn search(request: &Request) -> Result<Response> {
     Ok(response)
 }
 
+/// Numbers of the series for which all conditions hold now; `None` without conditions.
+async fn with_attributes(
+    sql: &mut SqlClient,
+    repository: &str,
+    conditions: &[Condition],
+    now: i64,
+) -> Result<Option<Vec<i64>>> {
+    let Some(first) = conditions.first() else { return Ok(None) };
+    let mut ids = Vec::new();
+    for id in attributes::series_with(sql, repository, &first.attribute).await? {
+        let attributes = Attributes::load(sql, id).await?;
+        let holds = |condition: &Condition| {
+            attributes.times_of(condition).iter().any(|(start, end)| (*start..*end).contains(&now))
+        };
+        if conditions.iter().all(holds) {
+            ids.push(id);
+        }
+    }
+    Ok(Some(ids))
+}
+
+/// `/repositories/{repository}/attributes`, and `/attributes/{name}` below it. Attributes are those of all repositories.
+pub(crate) async fn attributes(request: Request) -> Result<Response> {
+    Parameters::of(&request)?.finish()?;
+    let mut sql = SqlClient::new(request.database());
+    if request.method() == Method::DELETE {
+        let name = request.parameter("name").unwrap_or_default();
+        let deleted = sql.rows("DELETE FROM tsm.attributes WHERE name = $1 RETURNING name", &[text_of(name)]).await;
+        let deleted = deleted.map_err(|error| match error.state() {
+            SqlState::FOREIGN_KEY_VIOLATION => {
+                invalid(format!("attribute \"{name}\" cannot be deleted: series have it"))
+            }
+            _ => error,
+        })?;
+        if deleted.iter().any(|rows| rows.len() > 0) {
+            return Ok(replies::empty(StatusCode::NO_CONTENT));
+        }
+        return Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("attribute \"{name}\" does not exist")));
+    }
+    if request.method() == Method::POST {
+        let given: Json =
+            serde_json::from_slice(request.body()).map_err(|error| invalid(format!("the body is no JSON: {error}")))?;
+        let name = given["Name"].as_str().filter(|name| !name.is_empty() && !name.contains('|'));
+        let name = name.ok_or_else(|| invalid("the body has no member Name, or one with \"|\"".to_owned()))?;
+        let ty = given["Type"].as_str().unwrap_or("Text");
+        if !attributes::TYPES.contains(&ty) {
+            return Err(invalid(format!("type \"{ty}\" is not known: expected {}", attributes::TYPES.join(", "))));
+        }
+        let values = [text_of(name), text_of(ty), option_of(given["Description"].as_str())];
+        let created =
+            sql.run("INSERT INTO tsm.attributes (name, type, description) VALUES ($1, $2, $3)", &values).await;
+        return match created {
+            Err(error) if error.state() == SqlState::UNIQUE_VIOLATION => {
+                let message = format!("attribute \"{name}\" exists already");
+                Ok(conflict(&Error::new(SqlState::UNIQUE_VIOLATION, message)))
+            }
+            created => created.map(|()| server::http::json(StatusCode::CREATED, &json!({ "Name": name, "Type": ty }))),
+        };
+    }
+    let mut all = Vec::new();
+    for rows in sql.rows("SELECT name, type, description FROM tsm.attributes ORDER BY name", &[]).await? {
+        let (mut names, mut types, mut descriptions) = (rows.texts(0)?, rows.texts(1)?, rows.texts(2)?);
+        for row in 0..rows.len() {
+            all.push(
+                json!({ "Name": names.take(row), "Type": types.take(row), "Description": descriptions.take(row) }),
+            );
+        }
+    }
+    Ok(server::http::json(StatusCode::OK, &Json::Array(all)))
+}
+
 /// `/repositories/{repository}/timeseries/{id}`
 pub(crate) async fn one(request: Request) -> Result<Response> {
     Parameters::of(&request)?.finish()?;
@@ -128,11 +208,13 @@ pub(crate) async fn one(request: Request) -> Result<Response> {
         definitions::delete(&mut sql, &series, &user).await?;
         return Ok(replies::empty(StatusCode::NO_CONTENT));
     }
-    let mut changed = SeriesJson::parse(request.body())?.series(repository(&request), Some(&series))?;
+    let given = SeriesJson::parse(request.body())?;
+    let attributes = given.attributes()?;
+    let mut changed = given.series(repository(&request), Some(&series))?;
+    let definition = json_of(&changed, &attributes).to_string();
     resolve(&mut sql, &mut changed).await?;
-    let definition = shown(&mut sql, changed.clone()).await?;
-    match definitions::change(&mut sql, &series, &changed, &user, &definition.to_string()).await {
-        Ok(()) => Ok(server::http::json(StatusCode::OK, &definition)),
+    match definitions::change(&mut sql, &series, (&changed, &attributes), &user, &definition).await {
+        Ok(()) => Ok(server::http::json(StatusCode::OK, &shown(&mut sql, changed).await?)),
         Err(error) if error.state() == SqlState::UNIQUE_VIOLATION => Ok(conflict(&error)),
         Err(error) => Err(error),
     }

@@ -11,6 +11,9 @@ use timeseries::aggregation::Aggregation;
 use timeseries::formula::Formula;
 use timeseries::raster::{Calendar, Raster};
 
+use crate::attributes::Attributes;
+use crate::tables::{invalid, option_of, text_of};
+
 /// Meaning of a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -108,9 +111,6 @@ impl FromStr for Behaviour {
     }
 }
 
-/// The time from which a formula is valid that is valid from the start.
-pub(crate) const ALWAYS: i64 = -9_000_000_000_000_000_000;
-
 impl Series {
     /// The table of the points.
     pub(crate) fn table(&self) -> &'static str {
@@ -151,7 +151,7 @@ pub(crate) async fn find(sql: &mut SqlClient, repository: &str, name: &str) -> R
 /// The series with names or numbers, in the order in which they are given.
 ///
 /// # Errors
-/// As [`find`].
+/// Those of [`find`].
 pub(crate) async fn find_all(sql: &mut SqlClient, repository: &str, names: &[String]) -> Result<Vec<Series>> {
     let text = format!("SELECT {COLUMNS} FROM tsm.series WHERE repository = $1 AND name = ANY($2)");
     let array = Value::Array(names.iter().map(|name| text_of(name)).collect());
@@ -172,7 +172,7 @@ pub(crate) async fn find_all(sql: &mut SqlClient, repository: &str, names: &[Str
 /// The series with a number, of any repository.
 ///
 /// # Errors
-/// As [`find`].
+/// Those of [`find`].
 pub(crate) async fn find_by_id(sql: &mut SqlClient, id: i64) -> Result<Series> {
     let text = format!("SELECT {COLUMNS} FROM tsm.series WHERE id = $1");
     let found = load(sql, &text, &[Value::Int64(id)]).await?.pop();
@@ -193,6 +193,8 @@ pub(crate) struct Search {
     pub(crate) kind: Option<Kind>,
     pub(crate) step: Option<String>,
     pub(crate) id: Option<i64>,
+    /// Numbers of the series that have the attributes of the search, if it has some.
+    pub(crate) ids: Option<Vec<i64>>,
 }
 
 /// Series of a repository that a search finds, in the order of their names.
@@ -230,6 +232,10 @@ pub(crate) async fn search(
     if let Some(id) = search.id {
         add("id =", Value::Int64(id));
     }
+    if let Some(ids) = &search.ids {
+        values.push(Value::Array(ids.iter().copied().map(Value::Int64).collect()));
+        conditions.push_str(&format!(" AND id = ANY(${})", values.len()));
+    }
     let counted = sql.rows(&format!("SELECT count(*) FROM tsm.series WHERE {conditions}"), &values).await?;
     let total = counted.first().map_or(Ok(0), |rows| there(rows.integers(0)?.take(0)))?;
     let at = values.len();
@@ -246,7 +252,13 @@ pub(crate) async fn search(
 ///
 /// # Errors
 /// 23505 if the name is taken; 42704 for a repository or unit that does not exist; those of SQL.
-pub(crate) async fn create(sql: &mut SqlClient, series: &Series, user: &str, definition: &str) -> Result<Series> {
+pub(crate) async fn create(
+    sql: &mut SqlClient,
+    series: &Series,
+    attributes: &Attributes,
+    user: &str,
+    definition: &str,
+) -> Result<Series> {
     let text = format!(
         "INSERT INTO tsm.series (repository, name, type, step, multiplier, unit, time_zone, description, aggregation, audit, \
          quotation, quotation_behaviour, formula) \
@@ -258,6 +270,7 @@ pub(crate) async fn create(sql: &mut SqlClient, series: &Series, user: &str, def
         let mut stored = read(&rows)?.pop().ok_or_else(|| Error::bug("INSERT returned no row"))?.0;
         stored.formulas.clone_from(&series.formulas);
         write_formulas(sql, &stored).await?;
+        attributes.write(sql, stored.id).await?;
         record(sql, &stored, user, "created", Some(definition)).await?;
         created = Some(stored);
         Ok(())
@@ -273,7 +286,7 @@ pub(crate) async fn create(sql: &mut SqlClient, series: &Series, user: &str, def
 pub(crate) async fn change(
     sql: &mut SqlClient,
     before: &Series,
-    after: &Series,
+    (after, attributes): (&Series, &Attributes),
     user: &str,
     definition: &str,
 ) -> Result<()> {
@@ -294,6 +307,7 @@ pub(crate) async fn change(
         values.push(Value::Int64(before.id));
         sql.run(text, &values).await.map_err(|error| explained(error, after))?;
         write_formulas(sql, &Series { id: before.id, ..after.clone() }).await?;
+        attributes.write(sql, before.id).await?;
         if before.audit != after.audit && !before.quotation && !after.quotation {
             let (from, to) = (before.table(), after.table());
             let id = [Value::Int64(before.id)];
@@ -479,16 +493,4 @@ fn read(all: &[Rows]) -> Result<Vec<(Series, bool)>> {
         }
     }
     Ok(series)
-}
-
-pub(crate) fn text_of(text: &str) -> Value {
-    Value::Text(text.to_owned())
-}
-
-pub(crate) fn option_of(text: Option<&str>) -> Value {
-    text.map_or(Value::Null, text_of)
-}
-
-pub(crate) fn invalid(message: String) -> Error {
-    Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }

@@ -4,13 +4,14 @@
 //! Definitions and points are rows of the schema `tsm`, so that SQL reads what the API wrote, and any number of servers can answer
 //! for one database: none keeps state of its own.
 //!
-//! Modules, lowest first, none of which uses a later one: `tables`, `definitions`, `units`, `store`, `sources`, `reading`, `parameters`,
+//! Modules, lowest first, none of which uses a later one: `tables`, `attributes`, `definitions`, `units`, `store`, `sources`, `reading`, `parameters`,
 //! `definition_json`, `data_json`, `writing`, `replies`, `data_routes`, `definition_routes`.
 //!
 //! Other crates have the arithmetic (`timeseries`), SQL (`query`) and the sockets of HTTP (`server`).
 //!
 //! Always true: a value that is absent is never 0; the points of a request are one commit.
 
+mod attributes;
 mod data_json;
 mod data_routes;
 mod definition_json;
@@ -59,6 +60,8 @@ pub fn applications() -> Vec<Application> {
             .route(MethodFilter::POST, "/{repository}/formulas/evaluate", DEFINITION_BYTES_MAX, door(Door::Evaluate))
             .route(get.or(change), "/{repository}/timeseriescollections/data", DATA_BYTES_MAX, door(Door::Collection))
             .route(get, "/{repository}/timeseriescollections/data/sum", 0, door(Door::Sum))
+            .route(get.or(MethodFilter::POST), "/{repository}/attributes", DEFINITION_BYTES_MAX, door(Door::Attributes))
+            .route(MethodFilter::DELETE, "/{repository}/attributes/{name}", 0, door(Door::Attributes))
             .route(get.or(change), "/{repository}/units", DEFINITION_BYTES_MAX, door(Door::Units))
             .route(all, "/{repository}/units/{name}", DEFINITION_BYTES_MAX, door(Door::Units)),
     ]
@@ -76,6 +79,7 @@ enum Door {
     Evaluate,
     Collection,
     Sum,
+    Attributes,
     Units,
 }
 
@@ -91,6 +95,7 @@ async fn answer(installed: Arc<OnceCell<()>>, request: Request, door: Door) -> R
         Door::Evaluate => data_routes::evaluate(request).await,
         Door::Collection => data_routes::collection(request).await,
         Door::Sum => data_routes::sum(request).await,
+        Door::Attributes => definition_routes::attributes(request).await,
         Door::Units => definition_routes::units(request).await,
     }
 }

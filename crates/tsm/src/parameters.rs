@@ -11,10 +11,11 @@ use timeseries::aggregation::Aggregation;
 use timeseries::raster::{Calendar, Raster, Step};
 use timeseries::stamp::{self, Form};
 
-use crate::definitions::{Series, invalid};
+use crate::definitions::Series;
 use crate::reading::{Output, Wanted};
 use crate::sources::Quotation;
 use crate::store::AsOf;
+use crate::tables::invalid;
 
 /// Name of a client that does not say who it is.
 const ANONYMOUS: &str = "anonymous";

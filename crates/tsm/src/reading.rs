@@ -6,9 +6,10 @@ use timeseries::aggregation::Aggregation;
 use timeseries::raster::{Calendar, INTERVALS_MAX, Raster};
 use timeseries::units::Unit;
 
-use crate::definitions::{Series, invalid};
+use crate::definitions::Series;
 use crate::sources::{Quotation, Selection, Source, View};
 use crate::store::{AsOf, Timed};
+use crate::tables::invalid;
 use crate::units::Units;
 
 /// Intervals that are read at once.
@@ -17,7 +18,7 @@ const WINDOW: usize = 1 << 15;
 /// Raster of a result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Output {
-    /// That of the series; the points as they are for spontaneous series.
+    /// The raster of the series; points of spontaneous series as they are.
     Own,
     /// Another one.
     Raster(Raster),

@@ -14,8 +14,9 @@ use timeseries::points::Points;
 use timeseries::raster::INTERVALS_MAX;
 use timeseries::units::{Conversion, Unit};
 
-use crate::definitions::{self, Behaviour, Series, invalid};
+use crate::definitions::{self, Behaviour, Series};
 use crate::store::{self, AsOf, State, Timed, Version};
+use crate::tables::invalid;
 use crate::units::Units;
 
 /// Formulas that refer to each other.
@@ -25,7 +26,7 @@ const SHIFT_MAX: i64 = 100_000;
 /// Intervals that a formula is computed for at once.
 const WINDOW: usize = 1 << 15;
 
-/// How values of a series become those that are wanted.
+/// Conversion of the values of a series to the unit and raster of a result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     /// Conversion of the unit before and after values are combined.
@@ -146,7 +147,7 @@ struct Input {
 /// Versions that a request names.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Quotation {
-    /// As the series says.
+    /// The versions of the series' default behaviour.
     #[default]
     Default,
     /// One version.
@@ -157,7 +158,7 @@ pub(crate) enum Quotation {
     UpTo(i64),
 }
 
-/// What of the sources is read.
+/// The part of the sources that is read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Selection {
     /// Range of times.

@@ -6,6 +6,8 @@
 //! | `units` | rows | a unit |
 //! | `series` | rows | the definition of a series |
 //! | `definition_changes` | rows | a change of a definition: when, by whom, and the definition after it |
+//! | `attributes` | rows | an attribute that series may have |
+//! | `attribute_values` | rows | a value of an attribute of a series, and the time from which it is valid |
 //! | `points` | columns, key `series` | a value of a series without audit |
 //! | `audited_points` | columns with history, key `series` | a value of a series with audit |
 //! | `quoted_points` | columns with history, key `series, quotation` | a value of a version of a series with quotation |
@@ -13,16 +15,19 @@
 //! | `formula_references` | rows | a series that formulas of another one refer to |
 //! | `modifications` | columns with history, key `series` | a request that changed values: when, by whom, and the range of their times |
 //!
+//! The view `data` has the points of series without quotation, with the names of the series.
+//!
 //! The time of a point is the start of its interval, also for series whose stamps are the ends of intervals.
 
-use model::{Error, Result};
+use model::{Error, Result, SqlState};
+use query::Value;
 use query::client::SqlClient;
 
 /// Schema of all tables.
 pub(crate) const SCHEMA: &str = "tsm";
 
 /// Statements that create what is missing. Each is run alone.
-const DEFINITIONS: [&str; 13] = [
+const DEFINITIONS: [&str; 16] = [
     "CREATE SCHEMA IF NOT EXISTS tsm",
     "CREATE TABLE IF NOT EXISTS tsm.repositories (name text PRIMARY KEY, description text)",
     "CREATE TABLE IF NOT EXISTS tsm.units (name text PRIMARY KEY, base text NOT NULL, factor float8 NOT NULL DEFAULT 1, \
@@ -48,6 +53,11 @@ const DEFINITIONS: [&str; 13] = [
     "CREATE TABLE IF NOT EXISTS tsm.formula_references (series int8, reference int8, PRIMARY KEY (series, reference), \
      FOREIGN KEY (series) REFERENCES tsm.series (id) ON DELETE CASCADE, \
      FOREIGN KEY (reference) REFERENCES tsm.series (id))",
+    "CREATE TABLE IF NOT EXISTS tsm.attributes (name text PRIMARY KEY, type text NOT NULL DEFAULT 'Text', \
+     description text, CHECK (type IN ('Text', 'Number', 'Date', 'YesOrNo', 'TimeSeries', 'Node')))",
+    "CREATE TABLE IF NOT EXISTS tsm.attribute_values (series int8, attribute text, valid_from timestamptz, value text, \
+     PRIMARY KEY (series, attribute, valid_from), FOREIGN KEY (series) REFERENCES tsm.series (id) ON DELETE CASCADE, \
+     FOREIGN KEY (attribute) REFERENCES tsm.attributes (name))",
     "CREATE TABLE IF NOT EXISTS tsm.points (time timestamptz NOT NULL, series int8, value float8, flag int2) \
      WITH (store = 'columns', key = 'series', time = 'time', partition = '28 days')",
     "CREATE TABLE IF NOT EXISTS tsm.audited_points (time timestamptz NOT NULL, series int8, value float8, flag int2) \
@@ -58,6 +68,9 @@ const DEFINITIONS: [&str; 13] = [
     "CREATE TABLE IF NOT EXISTS tsm.modifications (time timestamptz NOT NULL, series int8, changed_by text, \
      change text, first timestamptz, until timestamptz, points int8) \
      WITH (store = 'columns', key = 'series', time = 'time', partition = '28 days', history = on)",
+    "CREATE OR REPLACE VIEW tsm.data AS SELECT repository, name, time, value, flag, series FROM tsm.points \
+     JOIN tsm.series ON id = series UNION ALL SELECT repository, name, time, value, flag, series FROM tsm.audited_points \
+     JOIN tsm.series ON id = series",
     "INSERT INTO tsm.repositories (name) VALUES ('default') ON CONFLICT DO NOTHING",
     "INSERT INTO tsm.units (name, base, factor, \"offset\", integral, aggregation, category) VALUES \
      ('none', 'none', 1, 0, NULL, 'AVG', NULL), \
@@ -80,4 +93,22 @@ pub(crate) async fn install(sql: &mut SqlClient) -> Result<()> {
         sql.run(statement, &[]).await.map_err(|error: Error| error.context("tsm"))?;
     }
     Ok(())
+}
+
+/// The time from which a formula or an attribute is valid that is valid from the start.
+pub(crate) const ALWAYS: i64 = -9_000_000_000_000_000_000;
+
+/// A text as a parameter.
+pub(crate) fn text_of(text: &str) -> Value {
+    Value::Text(text.to_owned())
+}
+
+/// A text, or NULL, as a parameter.
+pub(crate) fn option_of(text: Option<&str>) -> Value {
+    text.map_or(Value::Null, text_of)
+}
+
+/// An error for a request that cannot be answered.
+pub(crate) fn invalid(message: String) -> Error {
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }

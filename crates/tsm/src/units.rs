@@ -5,7 +5,8 @@ use query::Value;
 use query::client::{SqlClient, there};
 use timeseries::units::Unit;
 
-use crate::definitions::{Series, option_of, text_of};
+use crate::definitions::Series;
+use crate::tables::{option_of, text_of};
 
 /// A unit with what only people read.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,8 +10,9 @@ use timeseries::stamp::{self, Form};
 use timeseries::units::Conversion;
 
 use crate::data_json::DataJson;
-use crate::definitions::{Series, invalid};
+use crate::definitions::Series;
 use crate::store::{self, Modification, State, Timed, Written};
+use crate::tables::invalid;
 use crate::units::Units;
 
 /// Points on the raster and in the unit of a series, ready to be stored.

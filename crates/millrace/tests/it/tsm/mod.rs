@@ -387,6 +387,62 @@ fn formulas_are_checked_renamed_and_computed_on_any_raster() {
 }
 
 #[test]
+fn a_sum_by_attribute_follows_its_changes() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    client.ok("POST", "/attributes", &json!({ "Name": "Supplier" }));
+    client.ok("POST", "/attributes", &json!({ "Name": "Place", "Type": "Node" }));
+    client.ok("POST", "/attributes", &json!({ "Name": "Power", "Type": "Number" }));
+    let hour = |name: &str, attributes: Json| json!({ "Name": name, "Interval": { "Value": "Hour" }, "Unit": "kWh", "Attributes": attributes });
+    let changing = json!({ "2025-01-01T00:00:00Z": "North", "2025-01-01T02:00:00Z": "South" });
+    client.create(&hour("A", json!({ "Supplier": changing, "Place": "Austria/Vienna" })));
+    client.create(&hour("B", json!({ "Supplier": "North", "Power": 7.5 })));
+    client.create(&hour("C", json!({})));
+    for (name, value) in [("A", 1.0), ("B", 10.0), ("C", 100.0)] {
+        client.write(name, "2025-01-01T00:00:00Z", 3600, &[value; 4]);
+    }
+    let range = "from=2025-01-01T00:00:00Z&to=2025-01-01T04:00:00Z";
+    let sum = |attribute: &str| -> Vec<Option<f64>> {
+        let reply = client.get(&format!("/timeseriescollections/data/sum?attribute={attribute}&{range}"));
+        points_of(&reply).into_iter().map(|point| point.1).collect()
+    };
+    assert_eq!(sum("Supplier%7CNorth"), [11.0, 11.0, 10.0, 10.0].map(Some));
+    assert_eq!(sum("Supplier%7CSouth"), [None, None, Some(1.0), Some(1.0)]);
+    assert_eq!(sum("Place%7CAustria"), [Some(1.0); 4]);
+    let names = |query: &str| -> Vec<Json> {
+        client
+            .get(&format!("/timeseries?{query}"))
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|series| series["Name"].clone())
+            .collect()
+    };
+    assert_eq!(names("attribute=Supplier%7CSouth&attribute=Place%7CAustria"), ["A"]);
+    assert_eq!(names("attribute=Supplier"), ["A", "B"]);
+    assert_eq!(client.get("/timeseries/A")["Attributes"], json!({ "Supplier": changing, "Place": "Austria/Vienna" }));
+    client.ok("PUT", "/timeseries/A", &json!({ "Attributes": { "Place": null } }));
+    assert_eq!(client.get("/timeseries/A")["Attributes"], json!({ "Supplier": changing }), "the others stay");
+    for (attributes, status, expected) in [
+        (json!({ "Colour": "red" }), 404, "attribute \"Colour\" does not exist"),
+        (json!({ "Power": "much" }), 400, "\"much\" is no Number"),
+    ] {
+        let (got, reply) = client.send("POST", "/timeseries", &hour("D", attributes));
+        assert!(got == status && reply["error"].as_str().unwrap().contains(expected), "{got} {reply}");
+    }
+    let (_, rows) = request(
+        &server.http,
+        "POST",
+        "/sql?format=csv",
+        b"SELECT name, sum(value) FROM tsm.data GROUP BY name ORDER BY name",
+    )
+    .unwrap();
+    assert_eq!(rows.lines().skip(1).collect::<Vec<_>>(), ["A,4", "B,40", "C,400"]);
+    server.stop();
+}
+
+#[test]
 fn many_series_are_read_written_and_added_up_in_one_request() {
     let (_folder, data) = folder();
     let server = Server::start(&data);
