@@ -48,6 +48,13 @@ impl Points {
         self.flags.push(flag);
     }
 
+    /// Keeps the first points.
+    pub fn truncate(&mut self, len: usize) {
+        self.values.truncate(len);
+        self.present.truncate(len);
+        self.flags.truncate(len);
+    }
+
     /// Value and flag of a point.
     #[must_use]
     pub fn get(&self, at: usize) -> (Option<f64>, Flag) {

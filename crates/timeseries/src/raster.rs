@@ -11,8 +11,8 @@ use model::{Error, Result, SqlState};
 
 use crate::buckets::{Buckets, Interval, time_zone};
 
-/// Intervals that one conversion may have: a century of minutes.
-pub const INTERVALS_MAX: usize = 53_000_000;
+/// Intervals that a range may have: a century of minutes.
+pub const INTERVALS_MAX: i64 = 53_000_000;
 const NS_PER_DAY: i64 = 86_400_000_000_000;
 
 /// A unit of calendar time.
@@ -126,6 +126,19 @@ impl Raster {
     #[must_use]
     pub fn nanoseconds(self) -> Option<i64> {
         self.step.nanoseconds()?.checked_mul(self.multiplier.into())
+    }
+
+    /// Refuses a range with too many intervals. Days, weeks, months and years are taken to be as short as they can be.
+    ///
+    /// # Errors
+    /// 54000 beyond [`INTERVALS_MAX`].
+    pub fn check_range(self, from: i64, to: i64) -> Result<()> {
+        let length = self.nanoseconds().unwrap_or_else(|| NS_PER_DAY.saturating_mul(self.multiplier.into()));
+        if to.saturating_sub(from) / length <= INTERVALS_MAX {
+            return Ok(());
+        }
+        let message = format!("the range has more than {INTERVALS_MAX} intervals of {self}");
+        Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message))
     }
 
     /// The intervals of the raster in a calendar.

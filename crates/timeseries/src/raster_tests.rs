@@ -9,7 +9,7 @@ fn ns(text: &str) -> i64 {
 fn bounds(raster: (Step, u32), calendar: &str, from: &str, to: &str) -> Vec<i64> {
     let calendar = Calendar::parse(calendar).unwrap();
     let raster = Raster::new(raster.0, raster.1).unwrap();
-    raster.intervals(&calendar).unwrap().bounds(ns(from), ns(to), INTERVALS_MAX).unwrap()
+    raster.intervals(&calendar).unwrap().bounds(ns(from), ns(to), usize::MAX - 1).unwrap()
 }
 
 #[test]
@@ -44,8 +44,10 @@ fn calendars_and_steps_that_are_none_are_refused() {
     assert!("fortnight".parse::<Step>().unwrap_err().message().contains("expected Millisecond, Second"));
     assert!(Raster::new(Step::Day, 0).is_err());
     assert!(Raster::new(Step::Year, MULTIPLIER_MAX).unwrap().intervals(&Calendar::utc()).is_ok());
-    let many = Raster::new(Step::Second, 1).unwrap().intervals(&Calendar::utc()).unwrap();
-    assert_eq!(many.bounds(0, i64::MAX / 2, 1_000).unwrap_err().state(), SqlState::PROGRAM_LIMIT_EXCEEDED);
+    let seconds = Raster::new(Step::Second, 1).unwrap();
+    assert!(seconds.check_range(0, 53_000_000 * 1_000_000_000).is_ok());
+    let refused = seconds.check_range(0, i64::MAX / 2).unwrap_err();
+    assert_eq!(refused.state(), SqlState::PROGRAM_LIMIT_EXCEEDED);
 }
 
 #[test]
@@ -78,9 +80,13 @@ fn bounds_are_the_starts_that_next_gives() {
                 while expected[expected.len() - 1] < to {
                     expected.push(intervals.next(expected[expected.len() - 1]).unwrap());
                 }
-                assert!(intervals.bounds(from, to, INTERVALS_MAX).unwrap() == expected, "{zone} {raster:?} {year}");
+                assert!(intervals.bounds(from, to, usize::MAX - 1).unwrap() == expected, "{zone} {raster:?} {year}");
                 let ends: Vec<Option<i64>> = expected[1..].iter().copied().map(Some).collect();
                 let starts = &expected[..expected.len() - 1];
+                for max in [1, 2, 100] {
+                    let some = intervals.bounds(from, to, max).unwrap();
+                    assert_eq!(some, expected[..expected.len().min(max + 1)], "{zone} {raster:?} {year} {max}");
+                }
                 assert!(intervals.ends(starts).unwrap() == ends, "{zone} {raster:?} {year}");
                 let between: Vec<i64> = starts.iter().map(|start| start + 1).collect();
                 assert!(intervals.ends(&between).unwrap().iter().all(Option::is_none), "{zone} {raster:?} {year}");

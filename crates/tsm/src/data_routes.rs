@@ -31,6 +31,8 @@ const PARALLEL: usize = 4;
 /// Pieces of a series that wait until those before it are sent.
 const PIECES: usize = 2;
 const MICROSECOND: i64 = 1_000;
+/// Size in bytes from which a piece is sent.
+const PIECE_BYTES: usize = 256 << 10;
 /// Series of one request.
 const SERIES_MAX: usize = 100_000;
 
@@ -306,7 +308,7 @@ async fn pieces_of(
     head(&reading, output, true).write(&mut out)?;
     while let Some(timed) = reading.next(&mut sql).await? {
         writer.write(&mut out, &timed);
-        if reading.is_long() && sender.send(Ok(std::mem::take(&mut out).into())).await.is_err() {
+        if out.len() >= PIECE_BYTES && sender.send(Ok(std::mem::take(&mut out).into())).await.is_err() {
             return Ok(());
         }
     }

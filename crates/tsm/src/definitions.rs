@@ -79,18 +79,18 @@ pub(crate) struct Series {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Behaviour {
     /// The newest version that has a point in the range.
-    MaxExact,
+    OneVersion,
     /// For each time the newest version that has a point.
     #[default]
-    MaxNotExact,
+    EachNewest,
     /// For each time the newest version up to now that has a point.
-    NowNotExact,
+    UpToNow,
 }
 
 const BEHAVIOURS: [(Behaviour, &str); 3] = [
-    (Behaviour::MaxExact, "Max exact"),
-    (Behaviour::MaxNotExact, "Max not exact"),
-    (Behaviour::NowNotExact, "Now not exact"),
+    (Behaviour::OneVersion, "Max exact"),
+    (Behaviour::EachNewest, "Max not exact"),
+    (Behaviour::UpToNow, "Now not exact"),
 ];
 
 impl Behaviour {

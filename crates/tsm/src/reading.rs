@@ -3,17 +3,15 @@
 use model::Result;
 use query::client::SqlClient;
 use timeseries::aggregation::Aggregation;
-use timeseries::raster::{Calendar, INTERVALS_MAX, Raster};
+use timeseries::buckets::Buckets;
+use timeseries::raster::{Calendar, Raster};
 use timeseries::units::Unit;
 
 use crate::definitions::Series;
-use crate::sources::{Quotation, Selection, Source, View};
-use crate::store::{AsOf, Timed};
+use crate::sources::{Quotation, Selection, Source, View, WINDOW};
+use crate::store::{AsOf, Pages, Timed};
 use crate::tables::invalid;
 use crate::units::Units;
-
-/// Intervals that are read at once.
-const WINDOW: usize = 1 << 15;
 
 /// Raster of a result.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,11 +52,21 @@ pub(crate) struct Reading {
     plan: Plan,
 }
 
+/// A part of the range that was not read, and its raster.
 enum Plan {
-    /// Intervals of a raster, as bounds; `at` is the first that was not read.
-    Bounds { bounds: Vec<i64>, at: usize },
+    Raster {
+        intervals: Buckets,
+        from: i64,
+        to: i64,
+    },
+    /// One interval.
+    Total {
+        from: i64,
+        to: i64,
+    },
     /// Points of a spontaneous series as they are.
-    Plain { from: i64, to: i64, is_done: bool },
+    Plain(Pages),
+    Done,
 }
 
 impl Reading {
@@ -83,9 +91,16 @@ impl Reading {
         &self.unit
     }
 
-    /// Whether the next window is not the last.
+    /// Whether the rest may be more than one window.
     pub(crate) fn is_long(&self) -> bool {
-        matches!(&self.plan, Plan::Bounds { bounds, at } if bounds.len() > at + WINDOW + 1)
+        match &self.plan {
+            // A window of the shortest intervals is half a minute.
+            Plan::Raster { intervals, from, to } => {
+                intervals.bounds(*from, *to, WINDOW).is_ok_and(|bounds| bounds.last().is_some_and(|last| last < to))
+            }
+            Plan::Plain(_) => true,
+            Plan::Total { .. } | Plan::Done => false,
+        }
     }
 
     /// The next points, with the starts of their intervals; `None` at the end.
@@ -93,46 +108,50 @@ impl Reading {
     /// # Errors
     /// Those of SQL.
     pub(crate) async fn next(&mut self, sql: &mut SqlClient) -> Result<Option<Timed>> {
-        match &mut self.plan {
-            Plan::Plain { is_done: true, .. } => Ok(None),
-            Plan::Plain { from, to, is_done } => {
-                *is_done = true;
-                let mut timed = self.source.plain(sql, (*from, *to), self.as_of).await?;
+        let bounds = match &mut self.plan {
+            Plan::Done => return Ok(None),
+            Plan::Plain(pages) => {
+                let Some(mut timed) = self.source.page(sql, pages, self.as_of).await? else { return Ok(None) };
                 self.view.convert_plain(&mut timed.points);
-                Ok(Some(timed))
+                return Ok(Some(timed));
             }
-            Plan::Bounds { bounds, at } => {
-                let last = (*at + WINDOW).min(bounds.len().saturating_sub(1));
-                if *at >= last {
-                    return Ok(None);
-                }
-                let window = &bounds[*at..=last];
-                *at = last;
-                let points = self.source.points(sql, window, &self.view, self.as_of).await?;
-                Ok(Some(Timed { times: window[..window.len() - 1].to_vec(), points }))
+            Plan::Total { from, to } => vec![*from, *to],
+            Plan::Raster { intervals, from, to } => {
+                let bounds = intervals.bounds(*from, *to, WINDOW)?;
+                *from = bounds.last().copied().unwrap_or(*to);
+                bounds
             }
+        };
+        if !matches!(self.plan, Plan::Raster { from, to, .. } if from < to) {
+            self.plan = Plan::Done;
         }
+        if bounds.is_empty() {
+            return Ok(None);
+        }
+        let points = self.source.points(sql, &bounds, &self.view, self.as_of).await?;
+        let mut times = bounds;
+        times.pop();
+        Ok(Some(Timed { times, points }))
     }
 }
 
 fn plan(series: &Series, unit: &Unit, view: &View, wanted: &Wanted) -> Result<Plan> {
+    let Wanted { from, to, .. } = *wanted;
     let calendar = wanted.calendar.as_ref().unwrap_or(&series.calendar);
     let raster = match wanted.output {
         Output::Own => series.raster,
         Output::Raster(raster) => Some(raster),
-        Output::Total if wanted.from < wanted.to => {
-            return Ok(Plan::Bounds { bounds: vec![wanted.from, wanted.to], at: 0 });
-        }
-        Output::Total => return Ok(Plan::Bounds { bounds: Vec::new(), at: 0 }),
+        Output::Total if from < to => return Ok(Plan::Total { from, to }),
+        Output::Total => return Ok(Plan::Done),
     };
     if let Some(raster) = raster {
-        let bounds = raster.intervals(calendar)?.bounds(wanted.from, wanted.to, INTERVALS_MAX)?;
-        return Ok(Plan::Bounds { bounds, at: 0 });
+        raster.check_range(from, to)?;
+        return Ok(Plan::Raster { intervals: raster.intervals(calendar)?, from, to });
     }
     if view.needs_length() {
         let message =
             format!("series \"{}\" is spontaneous: its values in {} need an interval", series.name, unit.name);
         return Err(invalid(message));
     }
-    Ok(Plan::Plain { from: wanted.from, to: wanted.to, is_done: false })
+    Ok(Plan::Plain(Pages::new(from, to)))
 }

@@ -11,11 +11,10 @@ use timeseries::buckets::Buckets;
 use timeseries::conversion::Converter;
 use timeseries::formula::{Formula, Reference};
 use timeseries::points::Points;
-use timeseries::raster::INTERVALS_MAX;
 use timeseries::units::{Conversion, Unit};
 
 use crate::definitions::{self, Behaviour, Series};
-use crate::store::{self, AsOf, State, Timed, Version};
+use crate::store::{self, AsOf, Pages, State, Timed, Version};
 use crate::tables::invalid;
 use crate::units::Units;
 
@@ -23,8 +22,8 @@ use crate::units::Units;
 const DEPTH_MAX: usize = 32;
 /// Intervals by which `Shift` moves.
 const SHIFT_MAX: i64 = 100_000;
-/// Intervals that a formula is computed for at once.
-const WINDOW: usize = 1 << 15;
+/// Intervals that are read and computed at once.
+pub(crate) const WINDOW: usize = 1 << 15;
 
 /// Conversion of the values of a series to the unit and raster of a result.
 #[derive(Clone, Copy, Debug)]
@@ -74,17 +73,13 @@ impl View {
 
     /// Points of intervals, which need not be contiguous, on bounds.
     fn on(&self, (starts, ends): (&[i64], &[i64]), mut points: Points, bounds: &[i64]) -> Points {
-        self.before.apply(&mut points, starts, ends);
-        let mut points = if self.is_same(starts, ends, bounds) {
-            filled(starts, points, bounds)
-        } else {
+        if !self.is_same(starts, ends, bounds) {
             let mut converter = Converter::new(bounds, self.rule);
-            for (at, (start, end)) in starts.iter().zip(ends).enumerate() {
-                let (value, flag) = points.get(at);
-                converter.push(*start, *end, value, flag);
-            }
-            converter.finish()
-        };
+            self.push(&mut converter, (starts, ends), points);
+            return self.finish(converter);
+        }
+        self.before.apply(&mut points, starts, ends);
+        let mut points = filled(starts, points, bounds);
         self.after.apply(&mut points, &[], &[]);
         points
     }
@@ -99,24 +94,37 @@ impl View {
             })
     }
 
-    /// Points that hold until the next one, on bounds.
-    fn steps_on(&self, times: &[i64], mut points: Points, bounds: &[i64]) -> Points {
-        let mut converter = Converter::new(bounds, self.rule);
+    /// Adds points of intervals to a conversion.
+    fn push(&self, converter: &mut Converter<'_>, (starts, ends): (&[i64], &[i64]), mut points: Points) {
+        self.before.apply(&mut points, starts, ends);
+        for (at, (start, end)) in starts.iter().zip(ends).enumerate() {
+            let (value, flag) = points.get(at);
+            converter.push(*start, *end, value, flag);
+        }
+    }
+
+    /// Adds points that hold until the next one, the last until `next`.
+    fn push_steps(
+        &self,
+        converter: &mut Converter<'_>,
+        times: &[i64],
+        mut points: Points,
+        next: Option<i64>,
+        bounds: &[i64],
+    ) {
         if self.before.needs_length() {
             // A level that holds becomes the quantity of each part of an interval.
-            let (starts, ends, mut parts) = parts(times, &points, bounds);
-            self.before.apply(&mut parts, &starts, &ends);
-            for (at, (start, end)) in starts.iter().zip(&ends).enumerate() {
-                let (value, flag) = parts.get(at);
-                converter.push(*start, *end, value, flag);
-            }
-        } else {
-            self.before.apply(&mut points, &[], &[]);
-            for (at, time) in times.iter().enumerate() {
-                let (value, flag) = points.get(at);
-                converter.push_step(*time, times.get(at + 1).copied(), value, flag);
-            }
+            let (starts, ends, parts) = parts(times, &points, next, bounds);
+            return self.push(converter, (&starts, &ends), parts);
         }
+        self.before.apply(&mut points, &[], &[]);
+        for (at, time) in times.iter().enumerate() {
+            let (value, flag) = points.get(at);
+            converter.push_step(*time, times.get(at + 1).copied().or(next), value, flag);
+        }
+    }
+
+    fn finish(&self, converter: Converter<'_>) -> Points {
         let mut points = converter.finish();
         self.after.apply(&mut points, &[], &[]);
         points
@@ -239,16 +247,14 @@ impl Source {
         .boxed()
     }
 
-    /// The stored points whose times are in a range; none for a formula.
+    /// The next stored points as they are; none for a formula.
     ///
     /// # Errors
     /// Those of SQL.
-    pub(crate) async fn plain(&self, sql: &mut SqlClient, (from, to): (i64, i64), as_of: AsOf) -> Result<Timed> {
+    pub(crate) async fn page(&self, sql: &mut SqlClient, pages: &mut Pages, as_of: AsOf) -> Result<Option<Timed>> {
         match self {
-            Source::Stored { series, version } => {
-                store::read(sql, series, from, to, State { as_of, version: *version }).await
-            }
-            Source::Virtual { .. } => Ok(Timed::default()),
+            Source::Stored { series, version } => pages.next(sql, series, State { as_of, version: *version }).await,
+            Source::Virtual { .. } => Ok(None),
         }
     }
 }
@@ -268,9 +274,9 @@ async fn version(sql: &mut SqlClient, series: &Series, selection: &Selection) ->
             // No version is so far before: one that no point has.
             at.map_or(Version::Exact(i64::MIN / 2), |at| Version::Exact(versions[at]))
         }
-        (Quotation::Default, Behaviour::MaxNotExact) => Version::Newest,
-        (Quotation::Default, Behaviour::NowNotExact) => Version::UpTo(selection.now),
-        (Quotation::Default, Behaviour::MaxExact) => {
+        (Quotation::Default, Behaviour::EachNewest) => Version::Newest,
+        (Quotation::Default, Behaviour::UpToNow) => Version::UpTo(selection.now),
+        (Quotation::Default, Behaviour::OneVersion) => {
             let newest = store::newest_version(sql, series, selection.range, selection.as_of).await?;
             newest.map_or(Version::Newest, Version::Exact)
         }
@@ -343,24 +349,48 @@ pub(crate) async fn named(sql: &mut SqlClient, series: &mut Series) -> Result<()
 
 async fn stored(sql: &mut SqlClient, series: &Series, bounds: &[i64], view: &View, state: State) -> Result<Points> {
     let (from, to) = (bounds[0], bounds[bounds.len() - 1]);
-    let Some(raster) = series.raster else {
-        let mut timed = store::last_before(sql, series, from.saturating_add(1), state).await?;
-        let rest = store::read(sql, series, from.saturating_add(1), to, state).await?;
-        timed.times.extend(rest.times);
-        for (value, flag) in rest.points.iter() {
-            timed.points.push(value, flag);
-        }
-        return Ok(view.steps_on(&timed.times, timed.points, bounds));
-    };
-    let intervals = raster.intervals(&series.calendar)?;
-    let Timed { times, points } = store::read(sql, series, intervals.start(from)?, to, state).await?;
+    let Some(raster) = series.raster else { return stored_steps(sql, series, bounds, view, state).await };
     let misplaced = || {
         let message = format!("series \"{}\" has a value at a time that starts no interval of {raster}", series.name);
         Error::new(SqlState::INVALID_PARAMETER_VALUE, message).with_hint("SQL wrote it: delete it by SQL")
     };
-    let ends = intervals.ends(&times)?;
-    let ends: Vec<i64> = ends.into_iter().map(|end| end.ok_or_else(misplaced)).collect::<Result<_>>()?;
-    Ok(view.on((&times, &ends), points, bounds))
+    let intervals = raster.intervals(&series.calendar)?;
+    let ends_of = |times: &[i64]| -> Result<Vec<i64>> {
+        intervals.ends(times)?.into_iter().map(|end| end.ok_or_else(misplaced)).collect()
+    };
+    let mut pages = Pages::new(intervals.start(from)?, to);
+    let first = pages.next(sql, series, state).await?.unwrap_or_default();
+    let ends = ends_of(&first.times)?;
+    // More than a page of points is never on the raster of the result: windows are smaller.
+    if pages.is_done() {
+        return Ok(view.on((&first.times, &ends), first.points, bounds));
+    }
+    let mut converter = Converter::new(bounds, view.rule);
+    view.push(&mut converter, (&first.times, &ends), first.points);
+    while let Some(Timed { times, points }) = pages.next(sql, series, state).await? {
+        view.push(&mut converter, (&times, &ends_of(&times)?), points);
+    }
+    Ok(view.finish(converter))
+}
+
+async fn stored_steps(
+    sql: &mut SqlClient,
+    series: &Series,
+    bounds: &[i64],
+    view: &View,
+    state: State,
+) -> Result<Points> {
+    let (from, to) = (bounds[0], bounds[bounds.len() - 1]);
+    let mut converter = Converter::new(bounds, view.rule);
+    let mut timed = store::last_before(sql, series, from.saturating_add(1), state).await?;
+    let mut pages = Pages::new(from.saturating_add(1), to);
+    while let Some(next) = pages.next(sql, series, state).await? {
+        let end = next.times.first().copied();
+        view.push_steps(&mut converter, &timed.times, std::mem::take(&mut timed.points), end, bounds);
+        timed = next;
+    }
+    view.push_steps(&mut converter, &timed.times, timed.points, None, bounds);
+    Ok(view.finish(converter))
 }
 
 async fn computed(
@@ -373,7 +403,33 @@ async fn computed(
 ) -> Result<Points> {
     let raster = series.raster.ok_or_else(|| Error::bug("a formula without an interval"))?;
     let intervals = raster.intervals(&series.calendar)?;
-    let own = intervals.bounds(bounds[0], bounds[bounds.len() - 1], INTERVALS_MAX)?;
+    let (mut from, to) = (bounds[0], bounds[bounds.len() - 1]);
+    raster.check_range(from, to)?;
+    let mut converter = Converter::new(bounds, view.rule);
+    loop {
+        let own = intervals.bounds(from, to, WINDOW)?;
+        let points = of_slices(sql, slices, &intervals, &own, as_of).await?;
+        let (last, ends) = (own[own.len() - 1], &own[1..]);
+        let starts = &own[..own.len() - 1];
+        if from == bounds[0] && last >= to {
+            return Ok(view.on((starts, ends), points, bounds));
+        }
+        view.push(&mut converter, (starts, ends), points);
+        if last >= to {
+            return Ok(view.finish(converter));
+        }
+        from = last;
+    }
+}
+
+/// Points of the formulas that are valid at each interval.
+async fn of_slices(
+    sql: &mut SqlClient,
+    slices: &[Slice],
+    intervals: &Buckets,
+    own: &[i64],
+    as_of: AsOf,
+) -> Result<Points> {
     let mut all = Points::with_capacity(own.len() - 1);
     while all.len() + 1 < own.len() {
         let at = all.len();
@@ -381,16 +437,16 @@ async fn computed(
         let slice = slices.partition_point(|slice| slice.valid_from <= own[at]).checked_sub(1);
         let next = slices.get(slice.map_or(0, |slice| slice + 1)).map(|slice| slice.valid_from);
         let same = next.map_or(own.len(), |next| own.partition_point(|start| *start < next));
-        let end = same.min(at + WINDOW).min(own.len() - 1);
+        let end = same.min(own.len() - 1);
         let points = match slice {
-            Some(slice) => evaluated(sql, &slices[slice], &intervals, &own[at..=end], as_of).await?,
+            Some(slice) => evaluated(sql, &slices[slice], intervals, &own[at..=end], as_of).await?,
             None => Points::missing(end - at),
         };
         for (value, flag) in points.iter() {
             all.push(value, flag);
         }
     }
-    Ok(view.on((&own[..own.len() - 1], &own[1..]), all, bounds))
+    Ok(all)
 }
 
 async fn evaluated(
@@ -435,21 +491,21 @@ fn moved(intervals: &Buckets, bounds: &[i64], shift: i64) -> Result<Vec<i64>> {
 }
 
 /// Points that hold until the next one, within bounds and split by them: starts, ends and points.
-fn parts(times: &[i64], points: &Points, bounds: &[i64]) -> (Vec<i64>, Vec<i64>, Points) {
+fn parts(times: &[i64], points: &Points, next: Option<i64>, bounds: &[i64]) -> (Vec<i64>, Vec<i64>, Points) {
     let (mut starts, mut ends, mut parts) = (Vec::new(), Vec::new(), Points::default());
     let (from, to) = (bounds[0], bounds[bounds.len() - 1]);
     let mut at = 0;
     for (row, time) in times.iter().enumerate() {
         let (value, flag) = points.get(row);
-        let end = times.get(row + 1).copied().unwrap_or(to).min(to);
+        let end = times.get(row + 1).copied().or(next).unwrap_or(to).min(to);
         let mut start = (*time).max(from);
         while start < end {
             at = place(bounds, at, start + 1);
-            let next = end.min(bounds.get(at).copied().unwrap_or(to));
+            let part = end.min(bounds.get(at).copied().unwrap_or(to));
             starts.push(start);
-            ends.push(next);
+            ends.push(part);
             parts.push(value, flag);
-            start = next;
+            start = part;
         }
     }
     (starts, ends, parts)

@@ -27,6 +27,11 @@ pub(crate) struct Timed {
 }
 
 impl Timed {
+    fn truncate(&mut self, len: usize) {
+        self.times.truncate(len);
+        self.points.truncate(len);
+    }
+
     fn add(&mut self, rows: &Rows) -> Result<()> {
         let times = column(rows, 0, &instant())?;
         let values = column(rows, 1, &DataType::Float64)?;
@@ -109,16 +114,80 @@ fn version_condition(series: &Series, state: State, values: &mut Vec<Value>) -> 
     format!(" AND quotation {operator} ${}", values.len())
 }
 
-/// Points of a series whose times are in `from .. to`.
-///
-/// # Errors
-/// Those of SQL.
-pub(crate) async fn read(sql: &mut SqlClient, series: &Series, from: i64, to: i64, state: State) -> Result<Timed> {
-    let after = read_state(sql, series, from, to, state).await?;
-    let AsOf::ChangedAt(time) = state.as_of else { return Ok(after) };
-    let as_of = AsOf::Time(time - MICROSECOND);
-    let before = read_state(sql, series, from, to, State { as_of, ..state }).await?;
-    Ok(changed(&before, &after))
+/// Rows of a page. Greater than a window of intervals.
+const PAGE_ROWS: usize = 1 << 16;
+
+/// Points of a series in a range of times, page by page.
+pub(crate) struct Pages {
+    /// Range that was not read.
+    from: i64,
+    to: i64,
+}
+
+impl Pages {
+    pub(crate) fn new(from: i64, to: i64) -> Pages {
+        Pages { from, to }
+    }
+
+    /// Whether all points were read.
+    pub(crate) fn is_done(&self) -> bool {
+        self.from >= self.to
+    }
+
+    /// The next points, some ten thousand; `None` at the end. Points of one time are in one page.
+    ///
+    /// # Errors
+    /// Those of SQL.
+    pub(crate) async fn next(&mut self, sql: &mut SqlClient, series: &Series, state: State) -> Result<Option<Timed>> {
+        if self.is_done() {
+            return Ok(None);
+        }
+        let mut after = read(sql, series, (self.from, self.to), state, Some(PAGE_ROWS)).await?;
+        let read_until = match (after.times.first().copied(), after.times.last().copied()) {
+            (Some(first), Some(last)) if after.times.len() == PAGE_ROWS => {
+                if series.quotation && first < last {
+                    // Other versions of the last time may be missing.
+                    after.truncate(after.times.partition_point(|time| *time < last));
+                    last
+                } else if series.quotation {
+                    after = read(sql, series, (first, first + 1), state, None).await?;
+                    first + 1
+                } else {
+                    last + 1
+                }
+            }
+            _ => self.to,
+        };
+        let range = (std::mem::replace(&mut self.from, read_until), read_until);
+        let after = if series.quotation { newest(&after) } else { after };
+        let AsOf::ChangedAt(time) = state.as_of else { return Ok(Some(after)) };
+        let as_of = AsOf::Time(time - MICROSECOND);
+        let before = read(sql, series, range, State { as_of, ..state }, None).await?;
+        Ok(Some(changed(&if series.quotation { newest(&before) } else { before }, &after)))
+    }
+}
+
+/// Points of a range of times, also those of several versions; at most `limit`.
+async fn read(
+    sql: &mut SqlClient,
+    series: &Series,
+    (from, to): (i64, i64),
+    state: State,
+    limit: Option<usize>,
+) -> Result<Timed> {
+    let mut values = vec![Value::Int64(series.id), Value::Timestamptz(from), Value::Timestamptz(to)];
+    let condition = version_condition(series, state, &mut values);
+    let order = if series.quotation { "time, quotation" } else { "time" };
+    let limit = limit.map_or_else(String::new, |limit| format!(" LIMIT {limit}"));
+    let text = format!(
+        "SELECT time, value, flag FROM {} WHERE series = $1 AND time >= $2 AND time < $3{condition} ORDER BY {order}{limit}",
+        source(series, state.as_of)
+    );
+    let mut timed = Timed::default();
+    for rows in sql.rows(&text, &values).await? {
+        timed.add(&rows)?;
+    }
+    Ok(timed)
 }
 
 /// The points of a state that another one does not have.
@@ -140,21 +209,6 @@ fn changed(before: &Timed, after: &Timed) -> Timed {
         }
     }
     all
-}
-
-async fn read_state(sql: &mut SqlClient, series: &Series, from: i64, to: i64, state: State) -> Result<Timed> {
-    let mut values = vec![Value::Int64(series.id), Value::Timestamptz(from), Value::Timestamptz(to)];
-    let condition = version_condition(series, state, &mut values);
-    let order = if series.quotation { "time, quotation" } else { "time" };
-    let text = format!(
-        "SELECT time, value, flag FROM {} WHERE series = $1 AND time >= $2 AND time < $3{condition} ORDER BY {order}",
-        source(series, state.as_of)
-    );
-    let mut timed = Timed::default();
-    for rows in sql.rows(&text, &values).await? {
-        timed.add(&rows)?;
-    }
-    Ok(if series.quotation { newest(&timed) } else { timed })
 }
 
 /// The last point of each time: that of the newest version.

@@ -5,7 +5,7 @@ use model::{Error, Result};
 use query::client::SqlClient;
 use timeseries::conversion::Converter;
 use timeseries::points::Points;
-use timeseries::raster::{Calendar, INTERVALS_MAX};
+use timeseries::raster::Calendar;
 use timeseries::stamp::{self, Form};
 use timeseries::units::Conversion;
 
@@ -70,7 +70,8 @@ pub(crate) fn prepare(series: Series, units: &Units, data: &DataJson<'_>, quotat
         let (Some(from), Some(to)) = (timed.times.first(), ends.last()) else {
             return Ok(Prepared { series, timed, version });
         };
-        let bounds = target.bounds(*from, *to, INTERVALS_MAX)?;
+        raster.check_range(*from, *to)?;
+        let bounds = target.bounds(*from, *to, usize::MAX - 1)?;
         let mut converter = Converter::new(&bounds, rule);
         for (at, (start, end)) in timed.times.iter().zip(&ends).enumerate() {
             let (value, flag) = timed.points.get(at);

@@ -443,6 +443,62 @@ fn a_sum_by_attribute_follows_its_changes() {
 }
 
 #[test]
+fn long_series_are_read_page_by_page_to_the_last_value() {
+    const LEN: usize = 150_000;
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    let second = |name: &str, ty: &str| {
+        let interval = if ty == "Begin" { json!({ "Value": "Second" }) } else { Json::Null };
+        json!({ "Name": name, "Type": ty, "Interval": interval, "Aggregation": "SUM" })
+    };
+    client.create(&second("S", "Spontaneous"));
+    client.create(&second("C", "Begin"));
+    client.create(&json!({ "Name": "Q", "Interval": { "Value": "Second" }, "Quotation": true, "Aggregation": "SUM" }));
+    client.create(
+        &json!({ "Name": "F", "Interval": { "Value": "Second" }, "Formula": "[C] + [Q] + [S]", "Aggregation": "SUM" }),
+    );
+    let ones = vec![1.0; LEN];
+    for path in ["S", "C"] {
+        client.write(path, "2025-01-01T00:00:00Z", 1, &ones);
+    }
+    // Three versions of each second of the first half, so that a page ends within the versions of a time.
+    for (version, value) in [(1, 5.0), (2, 6.0), (3, 2.0)] {
+        let data: Vec<Json> = (0..LEN / 2)
+            .map(|at| {
+                let time: jiff::Timestamp = "2025-01-01T00:00:00Z".parse().unwrap();
+                json!({ "From": (time + jiff::SignedDuration::from_secs(at as i64)).to_string(), "Value": value })
+            })
+            .collect();
+        client.ok("PUT", &format!("/timeseries/Q/data?quotation=2024-12-0{version}"), &json!({ "Data": data }));
+    }
+    for (series, own) in [("S", 1.0), ("C", 1.0)] {
+        let all = client.points(series, "");
+        assert_eq!(all.len(), LEN, "{series}");
+        assert!(
+            all.is_sorted_by(|one, next| one.0 < next.0) && all.iter().all(|point| point.1 == Some(own)),
+            "{series}"
+        );
+    }
+    assert_eq!(client.points("Q", "").len(), LEN / 2);
+    let range = "from=2025-01-01T00:00:00Z&to=2025-01-02T17:40:00Z";
+    for (series, query, total, flag) in [
+        ("S", "", LEN as f64, 9),
+        ("S", "&aggregation=AVG", 1.0, 9),
+        ("C", "", LEN as f64, 9),
+        ("Q", "", LEN as f64, 19),
+        ("Q", "&quotation=2024-12-02", LEN as f64 / 2.0 * 6.0, 19),
+        ("F", "", LEN as f64 * 3.0, 19),
+    ] {
+        let total = [point("2025-01-01T00:00:00Z", total, flag)];
+        assert_eq!(client.points(series, &format!("{range}&interval=Total{query}")), total, "{series} {query}");
+    }
+    let days = client.points("F", "from=2025-01-01T00:00:00Z&to=2025-01-03T00:00:00Z&interval=Day");
+    assert_eq!(days.iter().map(|point| point.1.unwrap()).sum::<f64>(), LEN as f64 * 3.0);
+    server.stop();
+}
+
+#[test]
 fn many_series_are_read_written_and_added_up_in_one_request() {
     let (_folder, data) = folder();
     let server = Server::start(&data);
