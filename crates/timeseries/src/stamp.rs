@@ -111,7 +111,7 @@ pub fn write(out: &mut Vec<u8>, time: i64, zone: &TimeZone, form: Form) {
     }
 }
 
-/// Writes many times in UTC: the date of the time before is kept, which makes it ten times as fast as [`write`].
+/// Writes many times in UTC: the date of the time before is kept, which makes it ten times as fast as [`write()`].
 pub struct UtcWriter {
     /// Days since 1970.
     day: i64,
@@ -149,7 +149,7 @@ impl UtcWriter {
     }
 }
 
-/// A time's text; see [`write`].
+/// A time's text; see [`write()`].
 #[must_use]
 pub fn text(time: i64, zone: &TimeZone, form: Form) -> String {
     let mut out = Vec::with_capacity(32);

@@ -1,6 +1,7 @@
 //! Requests for the points of series.
 
 use bytes::Bytes;
+use engine::{Reservation, Work};
 use futures::{StreamExt, stream};
 use jiff::tz::TimeZone;
 use model::Result;
@@ -100,7 +101,7 @@ async fn reply_with(
                 };
                 Some((Ok(Bytes::from(out)), (sql, reading, writer, next)))
             });
-        return Ok(replies::streamed(request.headers(), windows));
+        return Ok(replies::streamed(request, windows));
     }
     while let Some(timed) = reading.next(&mut sql).await? {
         writer.write(&mut out, &timed);
@@ -196,6 +197,7 @@ async fn write_one(sql: &mut SqlClient, series: Series, request: &Request) -> Re
     let mut parameters = Parameters::of(request)?;
     let quotation = parameters.take("quotation")?;
     parameters.finish()?;
+    let _decoded = reserve(request)?;
     let data = DataJson::parse(request.body())?;
     if data.name.as_ref().is_some_and(|name| *name != series.name) || data.id.is_some_and(|id| id != series.id) {
         return Err(invalid(format!(
@@ -231,6 +233,13 @@ async fn delete(sql: &mut SqlClient, series: &Series, request: &Request) -> Resu
     let state = State { version, ..State::default() };
     writing::delete(sql, now, &user(request.headers()), series, (from, to), state).await?;
     Ok(replies::empty(StatusCode::NO_CONTENT))
+}
+
+/// Reserves the memory of the points of a body: a point has at least 45 bytes in JSON, and some 130 decoded.
+fn reserve(request: &Request) -> Result<Reservation> {
+    let mut decoded = request.database().engine().memory().reservation(Work::Requests);
+    decoded.grow(3 * request.body().len() as u64)?;
+    Ok(decoded)
 }
 
 pub(crate) fn now(request: &Request) -> i64 {
@@ -288,7 +297,7 @@ async fn read_many(request: &Request) -> Result<Response> {
             stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) })
         });
     let end = stream::iter([Ok(Bytes::from_static(b"]\n"))]);
-    Ok(replies::streamed(request.headers(), stream::iter([Ok(Bytes::from_static(b"["))]).chain(pieces).chain(end)))
+    Ok(replies::streamed(request, stream::iter([Ok(Bytes::from_static(b"["))]).chain(pieces).chain(end)))
 }
 
 /// Sends the pieces of one series of a list.
@@ -322,6 +331,7 @@ async fn write_many(request: &Request) -> Result<Response> {
     let mut parameters = Parameters::of(request)?;
     let is_atomic = parameters.take_flag("atomic", false)?;
     parameters.finish()?;
+    let _decoded = reserve(request)?;
     let all = DataJson::parse_all(request.body())?;
     let names: Vec<String> = all.iter().map(name_of).collect::<Result<_>>()?;
     let mut distinct = names.clone();
@@ -331,8 +341,9 @@ async fn write_many(request: &Request) -> Result<Response> {
     }
     let units = Units::load(&mut sql).await?;
     let (mut good, mut errors) = (Vec::new(), Vec::new());
+    let mut by_name = definitions::find_named(&mut sql, repository(request), &names).await?;
     for (data, name) in all.iter().zip(&names) {
-        match prepared(&mut sql, request, &units, data, name).await {
+        match prepared(&mut sql, request, &units, data, (name, by_name.remove(name))).await {
             Ok(prepared) => good.push(prepared),
             Err(error) if is_atomic => return Err(of_series(name, error)),
             Err(error) => errors.push((name, error)),
@@ -355,9 +366,12 @@ async fn prepared(
     request: &Request,
     units: &Units,
     data: &DataJson<'_>,
-    name: &str,
+    (name, known): (&str, Option<Series>),
 ) -> Result<Prepared> {
-    let series = definitions::find(sql, repository(request), name).await?;
+    let series = match known {
+        Some(series) => series,
+        None => definitions::find(sql, repository(request), name).await?,
+    };
     writing::prepare(series, units, data, None)
 }
 
@@ -425,7 +439,7 @@ pub(crate) async fn sum(request: Request) -> Result<Response> {
             Err(error) => Some((Err(error), (sql, terms, writer, None))),
         }
     });
-    Ok(replies::streamed(request.headers(), windows))
+    Ok(replies::streamed(&request, windows))
 }
 
 /// Series that have a value of an attribute at some time, with these times.

@@ -2,6 +2,7 @@
 
 use jiff::tz::TimeZone;
 use model::{Error, Result};
+use serde::de::{self, Deserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use timeseries::raster::{Calendar, Raster, Step};
@@ -17,6 +18,7 @@ use crate::units::Described;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
 pub(crate) struct IntervalJson {
+    #[serde(deserialize_with = "step_name")]
     value: String,
     #[serde(default = "one")]
     multiplier: u32,
@@ -24,6 +26,16 @@ pub(crate) struct IntervalJson {
 
 fn one() -> u32 {
     1
+}
+
+/// The name of a step. HAKOM's clients may send a number: 1 is a second, and 0 none.
+fn step_name<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<String, D::Error> {
+    match Json::deserialize(deserializer)? {
+        Json::String(name) => Ok(name),
+        Json::Number(number) if number.as_i64() == Some(0) => Ok("No".to_owned()),
+        Json::Number(number) if number.as_i64() == Some(1) => Ok("Second".to_owned()),
+        other => Err(de::Error::custom(format!("interval {other}: expected a name such as \"Minute\", 0 or 1"))),
+    }
 }
 
 impl IntervalJson {

@@ -153,20 +153,30 @@ pub(crate) async fn find(sql: &mut SqlClient, repository: &str, name: &str) -> R
 /// # Errors
 /// Those of [`find`].
 pub(crate) async fn find_all(sql: &mut SqlClient, repository: &str, names: &[String]) -> Result<Vec<Series>> {
+    let by_name = find_named(sql, repository, names).await?;
+    let mut all = Vec::with_capacity(names.len());
+    for name in names {
+        all.push(match by_name.get(name) {
+            Some(series) => series.clone(),
+            None => find(sql, repository, name).await?,
+        });
+    }
+    Ok(all)
+}
+
+/// The series that have one of the names.
+///
+/// # Errors
+/// Those of SQL.
+pub(crate) async fn find_named(
+    sql: &mut SqlClient,
+    repository: &str,
+    names: &[String],
+) -> Result<HashMap<String, Series>> {
     let text = format!("SELECT {COLUMNS} FROM tsm.series WHERE repository = $1 AND name = ANY($2)");
     let array = Value::Array(names.iter().map(|name| text_of(name)).collect());
     let found = load(sql, &text, &[text_of(repository), array]).await?;
-    let mut by_name: HashMap<String, Series> = found.into_iter().map(|series| (series.name.clone(), series)).collect();
-    let mut all = Vec::with_capacity(names.len());
-    for name in names {
-        let series = match by_name.get(name) {
-            Some(series) => series.clone(),
-            None => find(sql, repository, name).await?,
-        };
-        by_name.entry(name.clone()).or_insert_with(|| series.clone());
-        all.push(series);
-    }
-    Ok(all)
+    Ok(found.into_iter().map(|series| (series.name.clone(), series)).collect())
 }
 
 /// The series with a number, of any repository.

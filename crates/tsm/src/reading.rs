@@ -78,7 +78,7 @@ impl Reading {
         let plan = plan(&series, &unit, &view, wanted)?;
         let (range, now) = ((wanted.from, wanted.to), wanted.now);
         let selection = Selection { range, as_of: wanted.as_of, quotation: wanted.quotation, now };
-        let source = Source::of(sql, units, series, &selection, &[]).await?;
+        let source = Source::of(sql, units, series, &selection).await?;
         Ok(Reading { source, unit, view, as_of: wanted.as_of, plan })
     }
 

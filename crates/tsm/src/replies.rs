@@ -3,11 +3,12 @@
 use std::io::Write;
 
 use bytes::Bytes;
+use engine::Work;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::{Stream, StreamExt, stream};
 use model::{Error, Result};
-use server::http::{Body, HeaderMap, Response, StatusCode, streamed as pieces};
+use server::http::{Body, HeaderMap, Request, Response, StatusCode, streamed as pieces};
 
 /// Replies below this size are not compressed.
 const ZIP_BYTES_MIN: usize = 1024;
@@ -34,9 +35,15 @@ pub(crate) fn whole(headers: &HeaderMap, json: Vec<u8>) -> Result<Response> {
     Ok(response(Body::from(body), zip))
 }
 
-/// A reply of JSON that is made while it is sent.
-pub(crate) fn streamed(headers: &HeaderMap, json: impl Stream<Item = Result<Bytes>> + Send + 'static) -> Response {
-    if !pieces::accepts_gzip(headers) {
+/// A reply of JSON that is made while it is sent. The memory of a piece is reserved until the next one is made.
+pub(crate) fn streamed(request: &Request, json: impl Stream<Item = Result<Bytes>> + Send + 'static) -> Response {
+    let mut held = request.database().engine().memory().reservation(Work::Results);
+    let json = json.map(move |piece| {
+        let piece = piece?;
+        held.resize(piece.len() as u64)?;
+        Ok(piece)
+    });
+    if !pieces::accepts_gzip(request.headers()) {
         return response(Body::from_stream(json), false);
     }
     let encoder = GzEncoder::new(Vec::new(), Compression::fast());

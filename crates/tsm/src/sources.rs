@@ -20,6 +20,8 @@ use crate::units::Units;
 
 /// Formulas that refer to each other.
 const DEPTH_MAX: usize = 32;
+/// Series that a formula is computed from, counted as often as they are read: formulas of formulas multiply.
+const SOURCES_MAX: usize = 1_000;
 /// Intervals by which `Shift` moves.
 const SHIFT_MAX: i64 = 100_000;
 /// Intervals that are read and computed at once.
@@ -187,15 +189,31 @@ impl Source {
     ///
     /// # Errors
     /// 42704 for a reference that does not exist; 22023 for formulas that refer to each other in a circle, for units that cannot
-    /// be converted, and for an earlier state of a series without audit.
-    pub(crate) fn of<'a>(
+    /// be converted, and for an earlier state of a series without audit; 54000 for too many series.
+    pub(crate) async fn of(
+        sql: &mut SqlClient,
+        units: &Units,
+        series: Series,
+        selection: &Selection,
+    ) -> Result<Source> {
+        Source::below(sql, units, series, selection, (&[], &mut 0)).await
+    }
+
+    /// - `path`: series whose formulas lead to this one.
+    /// - `count`: sources so far.
+    fn below<'a>(
         sql: &'a mut SqlClient,
         units: &'a Units,
         series: Series,
         selection: &'a Selection,
-        path: &'a [i64],
+        (path, count): (&'a [i64], &'a mut usize),
     ) -> BoxFuture<'a, Result<Source>> {
         async move {
+            *count += 1;
+            if *count > SOURCES_MAX {
+                let message = format!("the formula is computed from more than {SOURCES_MAX} series");
+                return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+            }
             if !series.is_virtual() {
                 if selection.as_of != AsOf::Now && !series.audit {
                     let message = format!("series \"{}\" has no audit: earlier states were not kept", series.name);
@@ -216,7 +234,7 @@ impl Source {
                 let formula: Formula = text.parse()?;
                 let mut inputs = Vec::new();
                 for reference in formula.references() {
-                    inputs.push(input(sql, units, reference, selection, &path).await?);
+                    inputs.push(input(sql, units, reference, selection, (&path, count)).await?);
                 }
                 slices.push(Slice { valid_from: *valid_from, formula, inputs });
             }
@@ -288,12 +306,12 @@ async fn input(
     units: &Units,
     reference: &Reference,
     selection: &Selection,
-    path: &[i64],
+    (path, count): (&[i64], &mut usize),
 ) -> Result<Input> {
     let id = reference.series.parse().map_err(|_| Error::bug("a stored formula with a name"))?;
     let series = definitions::find_by_id(sql, id).await?;
     let (view, _) = View::new(&series, units, reference.unit.as_deref(), reference.aggregation)?;
-    let source = Source::of(sql, units, series, selection, path).await?;
+    let source = Source::below(sql, units, series, selection, (path, count)).await?;
     Ok(Input { source: Arc::new(source), view, shift: reference.shift })
 }
 
@@ -323,7 +341,7 @@ pub(crate) async fn resolved(sql: &mut SqlClient, units: &Units, series: &Series
         formulas.push((*valid_from, formula.renamed(number)?));
     }
     let selection = Selection { range: (0, 0), as_of: AsOf::Now, quotation: Quotation::UpTo(0), now: 0 };
-    Source::of(sql, units, Series { formulas: formulas.clone(), ..series.clone() }, &selection, &[]).await?;
+    Source::of(sql, units, Series { formulas: formulas.clone(), ..series.clone() }, &selection).await?;
     Ok(formulas)
 }
 

@@ -183,9 +183,17 @@ async fn read(
         "SELECT time, value, flag FROM {} WHERE series = $1 AND time >= $2 AND time < $3{condition} ORDER BY {order}{limit}",
         source(series, state.as_of)
     );
+    points_of(sql, &text, &values, state).await
+}
+
+/// Points of a query.
+async fn points_of(sql: &mut SqlClient, text: &str, values: &[Value], state: State) -> Result<Timed> {
     let mut timed = Timed::default();
-    for rows in sql.rows(&text, &values).await? {
-        timed.add(&rows)?;
+    match sql.rows(text, values).await {
+        Ok(all) => all.iter().try_for_each(|rows| timed.add(rows))?,
+        // Tables have their history from their creation on: nothing was there before.
+        Err(error) if state.as_of != AsOf::Now && error.message().starts_with("the history of table") => {}
+        Err(error) => return Err(error),
     }
     Ok(timed)
 }
@@ -239,11 +247,7 @@ pub(crate) async fn last_before(sql: &mut SqlClient, series: &Series, time: i64,
         "SELECT time, value, flag FROM {} WHERE series = $1 AND time < $2{condition} ORDER BY {order} LIMIT 1",
         source(series, state.as_of)
     );
-    let mut timed = Timed::default();
-    for rows in sql.rows(&text, &values).await? {
-        timed.add(&rows)?;
-    }
-    Ok(timed)
+    points_of(sql, &text, &values, state).await
 }
 
 /// Times of the first and the last point of a series; `None` if it has none.

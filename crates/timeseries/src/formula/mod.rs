@@ -8,7 +8,7 @@
 //! |---|---|
 //! | operators, tightest first | `^` · sign · `*` `/` · `\` · `Mod` · `+` `-` · `=` `<>` `<` `>` `<=` `>=` · `Not` · `And` `AndAlso` · `Or` `OrElse` · `Xor` |
 //! | references | `[name or number, offset, unit, aggregation]`; the last three may be absent or empty; a name with `,`, `]` or `"` is quoted, with `""` for a quote |
-//! | functions | those of .NET's `System.Math` on doubles, with or without `Math.` or `System.Math.`; see [`functions`] |
+//! | functions | those of .NET's `System.Math` on doubles, with or without `Math.` or `System.Math.`; see `functions` |
 //! | conditions | `If(condition, then, else)`, `IIf`; `If(x, y)` is `IfMissing(x, y)` |
 //! | absence | `IsMissing(x)` is 1 or 0; `IfMissing(x, y)` is y where x is absent; `FlagOf(x)` is the number of the flag |
 //! | time | `Shift([A], n)` is the value of the reference n intervals later, or earlier if n is negative |

@@ -232,6 +232,8 @@ fn earlier_states_of_audited_series_are_read_and_deleted_values_come_back() {
             "{as_of}"
         );
     }
+    let before = client.points("P", &format!("{range}&asOf=2020-01-01T00:00:00Z"));
+    assert_eq!(before, [point("2025-01-01T00:00:00Z", None, 19)], "nothing was there");
     let (status, reply) = client.send("GET", &format!("/timeseries/plain/data?asOf={first}"), &Json::Null);
     assert_eq!(status, 400, "{reply}");
     assert!(reply["error"].as_str().unwrap().contains("has no audit"), "{reply}");
@@ -376,6 +378,16 @@ fn formulas_are_checked_renamed_and_computed_on_any_raster() {
         let (got, reply) = client.send("PUT", "/timeseries/Rest", &json!({ "Formula": formula }));
         let error = reply["error"].as_str().unwrap_or_default();
         assert!(got == status && error.contains(expected), "{formula}: {got} {reply}");
+    }
+    // Each formula reads the one before twice: the last one is computed from 1,023 series and formulas.
+    for at in 0..7 {
+        let before = if at == 0 { "Rest".to_owned() } else { format!("N{}", at - 1) };
+        client.create(&hour(&format!("N{at}"), &json!(format!("[{before}] + [{before}, 0, kWh]"))));
+    }
+    let (status, reply) = client.send("POST", "/timeseries", &hour("N7", &json!("[N6] + [N6, 0, kWh]")));
+    assert!(status == 413 && reply["error"].as_str().unwrap().contains("more than 1000 series"), "{status} {reply}");
+    for at in (0..7).rev() {
+        client.ok("DELETE", &format!("/timeseries/N{at}"), &Json::Null);
     }
     let (status, reply) = client.send("DELETE", "/timeseries/Rest", &Json::Null);
     assert!(status == 409 && reply["error"].as_str().unwrap().contains("formulas refer to it"), "{status} {reply}");
