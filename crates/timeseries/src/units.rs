@@ -1,6 +1,6 @@
 //! Units and conversion between them.
 //!
-//! Units with the same base unit convert by `base = value · factor + offset`. A unit may have an *integral unit*: the quantity
+//! Units with the same base unit convert by `base = (value + offset) · factor`, as in HAKOM TSM. A unit may have an *integral unit*: the quantity
 //! that it makes in an hour, as kW make kWh. Conversion between a unit and an integral unit needs the length of each interval.
 
 use model::{Error, Result, SqlState};
@@ -19,7 +19,7 @@ pub struct Unit {
     pub base: String,
     /// Value in the base unit of 1 in this unit, without the offset. Not 0.
     pub factor: f64,
-    /// Value in the base unit of 0 in this unit.
+    /// Number that is added to a value before it is multiplied by the factor: 459.67 for °F with the base K.
     pub offset: f64,
     /// Name of the unit that this one makes in an hour.
     pub integral: Option<String>,
@@ -49,7 +49,8 @@ impl Linear {
         if from.name == to.name {
             return Linear { multiplier: 1.0, addend: 0.0, divisor: 1.0 };
         }
-        Linear { multiplier: from.factor, addend: from.offset - to.offset, divisor: to.factor }
+        let addend = from.offset * from.factor - to.offset * to.factor;
+        Linear { multiplier: from.factor, addend, divisor: to.factor }
     }
 
     fn apply(self, value: f64) -> f64 {
@@ -179,7 +180,7 @@ mod tests {
             unit("MWh", "Wh", 1e6, 0.0, None),
             unit("K", "K", 1.0, 0.0, None),
             unit("°C", "K", 1.0, 273.15, None),
-            unit("°F", "K", 5.0 / 9.0, 459.67 * 5.0 / 9.0, None),
+            unit("°F", "K", 5.0 / 9.0, 459.67, None),
         ]
     }
 

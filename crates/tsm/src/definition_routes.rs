@@ -87,7 +87,8 @@ async fn search(request: &Request) -> Result<Response> {
     let id = parameters.take("id")?;
     let search = Search {
         name: parameters.take("name")?,
-        description: parameters.take("description")?,
+        // HAKOM's manual has the second spelling.
+        description: parameters.take("description")?.or(parameters.take("descrioption")?),
         unit: parameters.take("unit")?,
         kind: parameters.take("type")?.map(|kind| kind.parse()).transpose()?,
         step: parameters

@@ -38,7 +38,8 @@ const DEFINITION_BYTES_MAX: usize = 1 << 20;
 /// Largest body of points.
 const DATA_BYTES_MAX: usize = limits::HTTP_BODY_BYTES_MAX;
 
-/// The HTTP API below `/repositories`. The first request creates the schema `tsm`.
+/// The HTTP API below `/repositories`, and below `/api/repositories` for clients of services of HAKOM that have this base.
+/// The first request creates the schema `tsm`.
 #[must_use]
 pub fn applications() -> Vec<Application> {
     let installed = Arc::new(OnceCell::new());
@@ -49,8 +50,8 @@ pub fn applications() -> Vec<Application> {
         let installed = Arc::clone(&installed);
         move |request| answer(Arc::clone(&installed), request, door)
     };
-    vec![
-        Application::new("/repositories")
+    let application = |prefix: &'static str| {
+        Application::new(prefix)
             .route(get.or(MethodFilter::POST), "", DEFINITION_BYTES_MAX, door(Door::Repositories))
             .route(get.or(MethodFilter::POST), "/{repository}/timeseries", DEFINITION_BYTES_MAX, door(Door::Series))
             .route(all, "/{repository}/timeseries/{id}", DEFINITION_BYTES_MAX, door(Door::One))
@@ -63,8 +64,9 @@ pub fn applications() -> Vec<Application> {
             .route(get.or(MethodFilter::POST), "/{repository}/attributes", DEFINITION_BYTES_MAX, door(Door::Attributes))
             .route(MethodFilter::DELETE, "/{repository}/attributes/{name}", 0, door(Door::Attributes))
             .route(get.or(change), "/{repository}/units", DEFINITION_BYTES_MAX, door(Door::Units))
-            .route(all, "/{repository}/units/{name}", DEFINITION_BYTES_MAX, door(Door::Units)),
-    ]
+            .route(all, "/{repository}/units/{name}", DEFINITION_BYTES_MAX, door(Door::Units))
+    };
+    vec![application("/repositories"), application("/api/repositories")]
 }
 
 /// Part of the API.

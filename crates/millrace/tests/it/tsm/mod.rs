@@ -433,6 +433,8 @@ fn a_sum_by_attribute_follows_its_changes() {
     };
     assert_eq!(names("attribute=Supplier%7CSouth&attribute=Place%7CAustria"), ["A"]);
     assert_eq!(names("attribute=Supplier"), ["A", "B"]);
+    let (status, _) = request(&server.http, "GET", "/api/repositories/default/timeseries/A", b"").unwrap();
+    assert_eq!(status, 200);
     assert_eq!(client.get("/timeseries/A")["Attributes"], json!({ "Supplier": changing, "Place": "Austria/Vienna" }));
     client.ok("PUT", "/timeseries/A", &json!({ "Attributes": { "Place": null } }));
     assert_eq!(client.get("/timeseries/A")["Attributes"], json!({ "Supplier": changing }), "the others stay");
