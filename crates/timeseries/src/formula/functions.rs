@@ -1,5 +1,7 @@
 //! The functions of .NET's `System.Math` that take and return doubles, with .NET's results for NaN, infinities and zeros.
 
+use std::f64::consts::LN_2;
+
 /// A function by its number of arguments. A checked one gives nothing where .NET throws an exception.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Call {
@@ -23,11 +25,11 @@ impl Call {
 
 #[derive(Debug)]
 pub(super) struct Function {
-    /// In lower case.
-    name: &'static str,
+    /// In the spelling of .NET.
+    pub(super) name: &'static str,
     pub(super) call: Call,
     /// Whether the last argument is a rounding mode.
-    has_mode: bool,
+    pub(super) has_mode: bool,
 }
 
 const fn one(name: &'static str, call: fn(f64) -> f64) -> Function {
@@ -43,62 +45,62 @@ const fn other(name: &'static str, call: Call, has_mode: bool) -> Function {
 }
 
 static FUNCTIONS: [Function; 47] = [
-    one("abs", f64::abs),
-    one("acos", f64::acos),
-    one("acosh", f64::acosh),
-    one("asin", f64::asin),
-    one("asinh", f64::asinh),
-    one("atan", f64::atan),
-    two("atan2", f64::atan2),
-    one("atanh", f64::atanh),
-    one("bitdecrement", f64::next_down),
-    one("bitincrement", f64::next_up),
-    one("cbrt", f64::cbrt),
-    one("ceiling", f64::ceil),
-    other("clamp", Call::ThreeChecked(clamp), false),
-    two("copysign", f64::copysign),
-    one("cos", f64::cos),
-    one("cosh", f64::cosh),
-    one("exp", f64::exp),
-    one("floor", f64::floor),
-    other("fusedmultiplyadd", Call::Three(f64::mul_add), false),
-    two("ieeeremainder", ieee_remainder),
-    one("ilogb", ilogb),
-    one("log", f64::ln),
-    two("log", log),
-    one("log10", f64::log10),
-    one("log2", f64::log2),
-    two("max", max),
-    two("maxmagnitude", max_magnitude),
-    two("min", min),
-    two("minmagnitude", min_magnitude),
-    two("pow", f64::powf),
-    one("reciprocalestimate", f64::recip),
-    one("reciprocalsqrtestimate", |x| 1.0 / x.sqrt()),
-    one("round", f64::round_ties_even),
-    other("round", Call::TwoChecked(|x, digits| round(x, digits, 0.0)), false),
-    other("round", Call::TwoChecked(|x, mode| round(x, 0.0, mode)), true),
-    other("round", Call::ThreeChecked(round), true),
-    other("scaleb", Call::TwoChecked(scaleb), false),
-    other("sign", Call::OneChecked(sign), false),
-    one("sin", f64::sin),
-    one("sinh", f64::sinh),
-    one("sqrt", f64::sqrt),
-    one("tan", f64::tan),
-    one("tanh", f64::tanh),
-    one("truncate", f64::trunc),
+    one("Abs", f64::abs),
+    one("Acos", f64::acos),
+    one("Acosh", acosh),
+    one("Asin", f64::asin),
+    one("Asinh", asinh),
+    one("Atan", f64::atan),
+    two("Atan2", f64::atan2),
+    one("Atanh", atanh),
+    one("BitDecrement", f64::next_down),
+    one("BitIncrement", f64::next_up),
+    one("Cbrt", f64::cbrt),
+    one("Ceiling", f64::ceil),
+    other("Clamp", Call::ThreeChecked(clamp), false),
+    two("CopySign", f64::copysign),
+    one("Cos", f64::cos),
+    one("Cosh", f64::cosh),
+    one("Exp", f64::exp),
+    one("Floor", f64::floor),
+    other("FusedMultiplyAdd", Call::Three(f64::mul_add), false),
+    two("IEEERemainder", ieee_remainder),
+    one("ILogB", ilogb),
+    one("Log", f64::ln),
+    two("Log", log),
+    one("Log10", f64::log10),
+    one("Log2", f64::log2),
+    two("Max", max),
+    two("MaxMagnitude", max_magnitude),
+    two("Min", min),
+    two("MinMagnitude", min_magnitude),
+    two("Pow", f64::powf),
+    one("ReciprocalEstimate", f64::recip),
+    one("ReciprocalSqrtEstimate", |x| 1.0 / x.sqrt()),
+    one("Round", f64::round_ties_even),
+    other("Round", Call::TwoChecked(|x, digits| round(x, digits, 0.0)), false),
+    other("Round", Call::TwoChecked(|x, mode| round(x, 0.0, mode)), true),
+    other("Round", Call::ThreeChecked(round), true),
+    other("ScaleB", Call::TwoChecked(scaleb), false),
+    other("Sign", Call::OneChecked(sign), false),
+    one("Sin", f64::sin),
+    one("Sinh", f64::sinh),
+    one("Sqrt", f64::sqrt),
+    one("Tan", f64::tan),
+    one("Tanh", f64::tanh),
+    one("Truncate", f64::trunc),
     // VB.NET's own names, which formulas have from before.
-    one("int", f64::floor),
-    one("fix", f64::trunc),
-    one("sqr", f64::sqrt),
+    one("Int", f64::floor),
+    one("Fix", f64::trunc),
+    one("Sqr", f64::sqrt),
 ];
 
-/// The function with a name in lower case and a number of arguments, without the mode.
+/// The function with a name in any case and a number of arguments, without the mode.
 ///
 /// # Errors
 /// Numbers of arguments that functions of the name have; none for an unknown name.
 pub(super) fn find(name: &str, count: usize, has_mode: bool) -> Result<&'static Function, Vec<usize>> {
-    let named = || FUNCTIONS.iter().filter(|function| function.name == name);
+    let named = || FUNCTIONS.iter().filter(|function| function.name.eq_ignore_ascii_case(name));
     let own_count = |function: &Function| function.call.count() - usize::from(function.has_mode);
     let found = named().find(|function| own_count(function) == count && function.has_mode == has_mode);
     found.ok_or_else(|| {
@@ -108,10 +110,47 @@ pub(super) fn find(name: &str, count: usize, has_mode: bool) -> Result<&'static 
     })
 }
 
-/// Number in .NET of a rounding mode, from its name in lower case.
+/// Members of .NET's `MidpointRounding` by their numbers.
+pub(super) const ROUNDING_MODES: [&str; 5] =
+    ["ToEven", "AwayFromZero", "ToZero", "ToNegativeInfinity", "ToPositiveInfinity"];
+
+/// Number in .NET of a rounding mode, from its name in any case.
 pub(super) fn rounding_mode(name: &str) -> Option<u8> {
-    let modes = ["toeven", "awayfromzero", "tozero", "tonegativeinfinity", "topositiveinfinity"];
-    modes.iter().position(|mode| *mode == name).and_then(|at| u8::try_from(at).ok())
+    let at = ROUNDING_MODES.iter().position(|mode| mode.eq_ignore_ascii_case(name));
+    at.and_then(|at| u8::try_from(at).ok())
+}
+
+/// 2^28. Above it `x² + 1` is `x²` in a double, and both `acosh` and `asinh` are the logarithm of `2 x`.
+const INVERSE_HYPERBOLIC_MAX: f64 = 268_435_456.0;
+
+/// The standard library's is infinite for the greatest numbers, and loses half of the digits next to 1.
+fn acosh(x: f64) -> f64 {
+    if x < 1.0 {
+        return f64::NAN;
+    }
+    if x > INVERSE_HYPERBOLIC_MAX {
+        return x.ln() + LN_2;
+    }
+    let above = x - 1.0;
+    (above + (above * (above + 2.0)).sqrt()).ln_1p()
+}
+
+/// The standard library's is infinite for the greatest numbers.
+fn asinh(x: f64) -> f64 {
+    let size = x.abs();
+    let result = if size > INVERSE_HYPERBOLIC_MAX {
+        size.ln() + LN_2
+    } else {
+        let square = size * size;
+        (size + square / (1.0 + (square + 1.0).sqrt())).ln_1p()
+    };
+    result.copysign(x)
+}
+
+/// By the size of the number, because the logarithm is exact next to 0 and not next to -1.
+fn atanh(x: f64) -> f64 {
+    let size = x.abs();
+    (0.5 * (2.0 * size / (1.0 - size)).ln_1p()).copysign(x)
 }
 
 fn clamp(value: f64, least: f64, greatest: f64) -> Option<f64> {
@@ -216,7 +255,7 @@ fn round(x: f64, digits: f64, mode: f64) -> Option<f64> {
 
 /// `x · 2^n`
 fn scaleb(x: f64, n: f64) -> Option<f64> {
-    if n.fract() != 0.0 || n.abs() > f64::from(i32::MAX) {
+    if n.fract() != 0.0 || !(f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&n) {
         return None;
     }
     let mut n = (n as i32).clamp(-2200, 2200);
@@ -243,9 +282,11 @@ fn sign(x: f64) -> Option<f64> {
     }
 }
 
-/// VB.NET's `\`: both operands become whole numbers, halves to even, and the quotient is truncated.
+/// VB.NET's `\`: both operands become 64-bit integers, halves to even, and the quotient is truncated. Nothing for an operand that
+/// does not fit, for a division by 0, and for a quotient that does not fit.
 pub(super) fn divide_whole(x: f64, y: f64) -> Option<f64> {
-    let (x, y) = (x.round_ties_even(), y.round_ties_even());
-    let is_whole = |number: f64| number.abs() < 9.3e18;
-    (is_whole(x) && is_whole(y) && y != 0.0).then(|| (x / y).trunc())
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    let whole = |number: f64| (-LIMIT..LIMIT).contains(&number).then(|| number.round_ties_even() as i64);
+    // Integers, because the quotient of doubles above 2^53 may round up to the next integer.
+    whole(x)?.checked_div(whole(y)?).map(|quotient| quotient as f64)
 }

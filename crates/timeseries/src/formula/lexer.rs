@@ -73,14 +73,19 @@ fn number(text: &str, at: usize) -> Result<(Kind, usize)> {
             len = end;
         }
     }
-    let number = text[at..at + len].parse().map_err(|_| syntax(text, at, "expected a number"))?;
+    let digits = &text[at..at + len];
+    let number: f64 =
+        digits.parse().map_err(|_| syntax(text, at, &format!("found \"{digits}\", expected a number")))?;
+    if number.is_infinite() {
+        return Err(syntax(text, at, &format!("number {digits} is too large: expected at most {:e}", f64::MAX)));
+    }
     let rest = &text[at + len..];
     let suffix = ["UI", "US", "UL", "R", "D", "F", "L", "I", "S", "#", "!", "@", "%", "&"];
     let suffix =
         suffix.iter().find(|suffix| rest.get(..suffix.len()).is_some_and(|own| own.eq_ignore_ascii_case(suffix)));
     len += suffix.map_or(0, |suffix| suffix.len());
-    if text[at + len..].starts_with(|letter: char| letter.is_alphanumeric() || letter == '_') {
-        return Err(syntax(text, at, "expected an operator behind the number"));
+    if let Some(letter) = text[at + len..].chars().next().filter(|letter| letter.is_alphanumeric() || *letter == '_') {
+        return Err(syntax(text, at + len, &format!("found \"{letter}\", expected an operator behind the number")));
     }
     Ok((Kind::Number(number), len))
 }
@@ -99,14 +104,12 @@ fn reference(text: &str, at: usize) -> Result<(Kind, usize)> {
     }
 }
 
-/// A part of a reference from a place on: its text, the place of the text, and that of the comma or bracket behind it.
+/// A part of a reference, from a place on: its text, the place of the text, and that of the comma or bracket behind it.
 fn part(text: &str, bracket: usize, from: usize) -> Result<(String, Range<usize>, usize)> {
     let open = || syntax(text, bracket, "the reference has no closing bracket");
     let start = from + (text[from..].len() - text[from..].trim_start().len());
     if !text[start..].starts_with('"') {
-        let end = start + text[start..].find([',', ']']).ok_or_else(open)?;
-        let part = text[start..end].trim_end();
-        return Ok((part.to_owned(), start..start + part.len(), end));
+        return plain_part(text, start).ok_or_else(open);
     }
     let (mut part, mut at) = (String::new(), start + 1);
     loop {
@@ -123,6 +126,20 @@ fn part(text: &str, bracket: usize, from: usize) -> Result<(String, Range<usize>
         part.push('"');
         at = quote + 2;
     }
+}
+
+/// A part without quotes, in which `]]` is a bracket; nothing if it does not end.
+fn plain_part(text: &str, start: usize) -> Option<(String, Range<usize>, usize)> {
+    let mut end = start;
+    loop {
+        end += text[end..].find([',', ']'])?;
+        if !text[end..].starts_with("]]") {
+            break;
+        }
+        end += 2;
+    }
+    let part = text[start..end].trim_end();
+    Some((part.replace("]]", "]"), start..start + part.len(), end))
 }
 
 /// A syntax error at a place of a text.
