@@ -26,6 +26,7 @@ mod influx;
 mod reply;
 mod routes;
 mod rows;
+mod send_timeout;
 mod sql;
 pub mod streamed;
 mod write;
@@ -58,6 +59,7 @@ use crate::connections::{Admission, Connections, Limits};
 use crate::listener::{Inputs, Listener, Service, Start, WorkSlots, input_bytes_max};
 use crate::metrics::{Counter, Exposition, Family};
 use routes::{Call, Routes};
+use send_timeout::SendTimeout;
 
 /// The listener.
 pub static LISTENER: Listener = Listener {
@@ -94,6 +96,8 @@ pub struct Options {
     pub head_timeout: Duration,
     /// Time limit between two pieces of a body.
     pub body_timeout: Duration,
+    /// Time limit between two pieces of responses that the client takes; then the connection ends.
+    pub send_timeout: Duration,
     /// Applications, each under its own prefix.
     pub applications: Vec<Application>,
 }
@@ -112,6 +116,7 @@ impl Options {
             queue_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(60),
             body_timeout: Duration::from_secs(30),
+            send_timeout: streamed::PATIENCE,
             applications: Vec::new(),
         }
     }
@@ -225,6 +230,7 @@ async fn serve(mut stream: TcpStream, context: Arc<Context>, router: Router, adm
     let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
     let http1 = &mut builder.http1();
     http1.timer(TokioTimer::new()).header_read_timeout(context.options.head_timeout).max_buf_size(HEAD_BYTES_MAX);
+    let stream = SendTimeout::new(stream, context.options.send_timeout);
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

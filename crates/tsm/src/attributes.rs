@@ -49,20 +49,25 @@ impl Attributes {
         parsed.map(Attributes).map_err(|error| error.context("member Attributes"))
     }
 
+    /// The attributes of series, by their numbers; none for a series without attributes.
+    ///
     /// # Errors
     /// Those of SQL.
-    pub(crate) async fn load(sql: &mut SqlClient, series: i64) -> Result<Attributes> {
-        let text = "SELECT attribute, valid_from, value FROM tsm.attribute_values WHERE series = $1 \
-                    ORDER BY attribute, valid_from";
-        let mut all: BTreeMap<String, Values> = BTreeMap::new();
-        for rows in sql.rows(text, &[Value::Int64(series)]).await? {
-            let (mut names, mut times, mut values) = (rows.texts(0)?, rows.times(1)?, rows.texts(2)?);
+    pub(crate) async fn load(sql: &mut SqlClient, series: &[i64]) -> Result<BTreeMap<i64, Attributes>> {
+        let text = "SELECT series, attribute, valid_from, value FROM tsm.attribute_values WHERE series = ANY($1) \
+                    ORDER BY series, attribute, valid_from";
+        let mut all: BTreeMap<i64, Attributes> = BTreeMap::new();
+        let ids = Value::Array(series.iter().copied().map(Value::Int64).collect());
+        for rows in sql.rows(text, &[ids]).await? {
+            let (mut ids, mut names) = (rows.integers(0)?, rows.texts(1)?);
+            let (mut times, mut values) = (rows.times(2)?, rows.texts(3)?);
             for row in 0..rows.len() {
+                let attributes = all.entry(there(ids.take(row))?).or_default();
                 let value = (there(times.take(row))?, values.take(row));
-                all.entry(there(names.take(row))?).or_default().push(value);
+                attributes.0.entry(there(names.take(row))?).or_default().push(value);
             }
         }
-        Ok(Attributes(all))
+        Ok(all)
     }
 
     /// Replaces these attributes of a series, in the open transaction; those with other names stay.

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 use jiff::tz::TimeZone;
 use model::{Error, Result};
@@ -173,16 +174,22 @@ impl PointWriter {
         PointWriter { form, zone: calendar.zone().clone(), utc: UtcWriter::default(), is_first: true }
     }
 
-    /// Appends points, with commas before all but the first.
+    /// Appends all points; see [`PointWriter::write_range`].
     pub(crate) fn write(&mut self, out: &mut Vec<u8>, timed: &Timed) {
-        out.reserve(timed.times.len() * 64);
+        self.write_range(out, timed, 0..timed.times.len());
+    }
+
+    /// Appends some points, with commas before all but the first that were ever written.
+    pub(crate) fn write_range(&mut self, out: &mut Vec<u8>, timed: &Timed, range: Range<usize>) {
+        out.reserve(range.len() * 64);
         let mut buffer = zmij::Buffer::new();
-        for (time, (value, flag)) in timed.times.iter().zip(timed.points.iter()) {
+        for at in range {
+            let (time, (value, flag)) = (timed.times[at], timed.points.get(at));
             out.extend_from_slice(if self.is_first { b"{\"From\":\"" } else { b",{\"From\":\"" });
             self.is_first = false;
             match self.form {
-                Form::Utc => self.utc.write(out, *time),
-                form => stamp::write(out, *time, &self.zone, form),
+                Form::Utc => self.utc.write(out, time),
+                form => stamp::write(out, time, &self.zone, form),
             }
             out.extend_from_slice(b"\",\"Value\":");
             match value {

@@ -1,10 +1,9 @@
 //! Requests for the points of series.
 
-use bytes::Bytes;
 use engine::{Reservation, Work};
 use futures::{StreamExt, stream};
 use jiff::tz::TimeZone;
-use model::Result;
+use model::{Error, Result};
 use query::Database;
 use query::client::SqlClient;
 use serde_json::json;
@@ -20,8 +19,8 @@ use crate::definition_json::{IntervalJson, SeriesJson};
 use crate::definitions::{self, Series};
 use crate::parameters::{Parameters, Range, user};
 use crate::reading::{Output, Reading, Wanted};
-use crate::replies;
-use crate::sources::{self, Quotation};
+use crate::replies::{self, Piece};
+use crate::sources::{self, Quotation, WINDOW};
 use crate::store::{self, AsOf, State, Timed, Version};
 use crate::tables::invalid;
 use crate::units::Units;
@@ -33,7 +32,11 @@ const PARALLEL: usize = 4;
 const PIECES: usize = 2;
 const MICROSECOND: i64 = 1_000;
 /// Size in bytes from which a piece is sent.
-const PIECE_BYTES: usize = 256 << 10;
+const PIECE_BYTES: usize = 128 << 10;
+/// Memory of a point of a window: its time, its value and its flag, and the bound of its interval.
+const POINT_BYTES: usize = 32;
+/// Points between looks at the size of a piece.
+const PIECE_POINTS: usize = 1 << 10;
 /// Series of one request.
 const SERIES_MAX: usize = 100_000;
 
@@ -78,36 +81,52 @@ async fn reply_with(
     wanted: &Wanted,
 ) -> Result<Response> {
     let mut writer = PointWriter::new(range.form, range.calendar(&series));
-    let output = wanted.output;
     let mut reading = Reading::new(&mut sql, series, units, wanted).await?;
     let mut out = Vec::new();
-    head(&reading, output, false).write(&mut out)?;
+    head(&reading, wanted.output, false).write(&mut out)?;
     if reading.is_long() {
-        // All windows see one state.
-        sql.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]).await?;
-        let windows =
-            stream::unfold((sql, reading, writer, Some(out)), |(mut sql, mut reading, mut writer, out)| async {
-                let mut out = out?;
-                let next = match reading.next(&mut sql).await {
-                    Ok(Some(timed)) => {
-                        writer.write(&mut out, &timed);
-                        Some(Vec::new())
-                    }
-                    Ok(None) => {
-                        out.extend_from_slice(b"]}\n");
-                        None
-                    }
-                    Err(error) => return Some((Err(error), (sql, reading, writer, None))),
-                };
-                Some((Ok(Bytes::from(out)), (sql, reading, writer, next)))
-            });
-        return Ok(replies::streamed(request, windows));
+        let sum = vec![Term { reading, times: None }];
+        return windows(request, sql, sum, writer, out).await;
     }
     while let Some(timed) = reading.next(&mut sql).await? {
         writer.write(&mut out, &timed);
     }
     out.extend_from_slice(b"]}\n");
     replies::whole(request.headers(), out)
+}
+
+/// A reply that is made window by window. All windows see one state.
+///
+/// - `out`: the reply up to the points.
+async fn windows(
+    request: &Request,
+    mut sql: SqlClient,
+    terms: Vec<Term>,
+    writer: PointWriter,
+    out: Vec<u8>,
+) -> Result<Response> {
+    sql.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]).await?;
+    let memory = request.database().engine().memory().clone();
+    let pieces = stream::unfold(
+        (sql, terms, writer, memory, Some(out)),
+        |(mut sql, mut terms, mut writer, memory, out)| async {
+            let mut out = out?;
+            let (piece, next) = match sum_of_window(&mut sql, &mut terms).await {
+                Ok(Some(timed)) => {
+                    writer.write(&mut out, &timed);
+                    (Piece::new(&memory, out), Some(Vec::new()))
+                }
+                Ok(None) => {
+                    out.extend_from_slice(b"]}\n");
+                    (Piece::new(&memory, out), None)
+                }
+                Err(error) => (Err(error), None),
+            };
+            let next = next.filter(|_| piece.is_ok());
+            Some((piece, (sql, terms, writer, memory, next)))
+        },
+    );
+    Ok(replies::streamed(request.headers(), pieces))
 }
 
 async fn wanted_of(sql: &mut SqlClient, series: &Series, range: &Range, now: i64) -> Result<Wanted> {
@@ -117,18 +136,18 @@ async fn wanted_of(sql: &mut SqlClient, series: &Series, range: &Range, now: i64
     let ends = if range.is_bounded() { None } else { store::ends(sql, series).await? };
     let mut wanted = range.wanted(series, ends, now)?;
     if let Some((time, is_exact)) = range.audit(series)? {
-        wanted.as_of = as_of(sql, series, time, is_exact, now).await?;
+        wanted.as_of = as_of(sql, series, time, is_exact).await?;
     }
     Ok(wanted)
 }
 
 /// The state that a time of `audit` means: that after the change whose stamp it is, or else that of the time itself.
-async fn as_of(sql: &mut SqlClient, series: &Series, time: i64, is_exact: bool, now: i64) -> Result<AsOf> {
+async fn as_of(sql: &mut SqlClient, series: &Series, time: i64, is_exact: bool) -> Result<AsOf> {
     // PostgreSQL's clients see microseconds of the stamps.
     let recorded = store::modifications(sql, series, (time, time + MICROSECOND)).await?;
     match (recorded.last(), is_exact) {
-        (Some(recorded), true) => Ok(AsOf::ChangedAt(store::commit_time(sql, series, recorded, now).await?)),
-        (Some(recorded), false) => Ok(AsOf::Time(store::commit_time(sql, series, recorded, now).await?)),
+        (Some(recorded), true) => Ok(AsOf::ChangedAt(store::commit_time(sql, series, recorded).await?)),
+        (Some(recorded), false) => Ok(AsOf::Time(store::commit_time(sql, series, recorded).await?)),
         (None, false) => Ok(AsOf::Time(time)),
         (None, true) => {
             let time = stamp::text(time, &TimeZone::UTC, Form::Utc);
@@ -285,19 +304,31 @@ async fn read_many(request: &Request) -> Result<Response> {
             let (sender, receiver) = mpsc::channel(PIECES);
             let database = database.clone();
             // Ends with its receiver, when the client goes away.
-            tokio::spawn(query::computing(Box::pin(async move {
-                if let Err(error) = pieces_of(&database, reading, output, writer, at == 0, &sender).await {
+            let task = tokio::spawn(query::computing(Box::pin(async move {
+                let made = tokio::select! {
+                    made = pieces_of(&database, reading, output, writer, at == 0, &sender) => made,
+                    () = sender.closed() => return,
+                };
+                if let Err(error) = made {
                     let _ = sender.send(Err(error)).await;
                 }
             })));
-            std::future::ready(receiver)
+            std::future::ready((receiver, Some(task)))
         })
         .buffered(PARALLEL)
-        .flat_map(|receiver| {
-            stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) })
+        .flat_map(|pieces| {
+            stream::unfold(pieces, |(mut receiver, task)| async {
+                match receiver.recv().await {
+                    Some(piece) => Some((piece, (receiver, task))),
+                    // A task that failed must not look like one that has ended.
+                    None => Some((Err(Error::bug(task?.await.err()?)), (receiver, None))),
+                }
+            })
         });
-    let end = stream::iter([Ok(Bytes::from_static(b"]\n"))]);
-    Ok(replies::streamed(request, stream::iter([Ok(Bytes::from_static(b"["))]).chain(pieces).chain(end)))
+    let memory = request.database().engine().memory();
+    let start = stream::iter([Piece::new(memory, b"[".to_vec())]);
+    let end = stream::iter([Piece::new(memory, b"]\n".to_vec())]);
+    Ok(replies::streamed(request.headers(), start.chain(pieces).chain(end)))
 }
 
 /// Sends the pieces of one series of a list.
@@ -307,22 +338,31 @@ async fn pieces_of(
     output: Output,
     mut writer: PointWriter,
     is_first: bool,
-    sender: &mpsc::Sender<Result<Bytes>>,
+    sender: &mpsc::Sender<Result<Piece>>,
 ) -> Result<()> {
     let mut sql = SqlClient::new(database);
     if reading.is_long() {
         sql.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]).await?;
     }
+    let memory = database.engine().memory();
+    // The window waits with its pieces when the client does not read.
+    let mut window = memory.reservation(Work::Results);
+    window.grow((WINDOW * POINT_BYTES) as u64)?;
     let mut out = if is_first { Vec::new() } else { b",".to_vec() };
     head(&reading, output, true).write(&mut out)?;
     while let Some(timed) = reading.next(&mut sql).await? {
-        writer.write(&mut out, &timed);
-        if out.len() >= PIECE_BYTES && sender.send(Ok(std::mem::take(&mut out).into())).await.is_err() {
-            return Ok(());
+        let mut at = 0;
+        while at < timed.times.len() {
+            let end = timed.times.len().min(at + PIECE_POINTS);
+            writer.write_range(&mut out, &timed, at..end);
+            at = end;
+            if out.len() >= PIECE_BYTES && sender.send(Piece::new(memory, std::mem::take(&mut out))).await.is_err() {
+                return Ok(());
+            }
         }
     }
     out.extend_from_slice(b"]}");
-    let _ = sender.send(Ok(out.into())).await;
+    let _ = sender.send(Piece::new(memory, out)).await;
     Ok(())
 }
 
@@ -424,22 +464,7 @@ pub(crate) async fn sum(request: Request) -> Result<Response> {
     let writer = PointWriter::new(range.form, range.calendar(&first));
     let mut out = Vec::new();
     head(&terms[0].reading, wanted.output, false).write(&mut out)?;
-    sql.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]).await?;
-    let windows = stream::unfold((sql, terms, writer, Some(out)), |(mut sql, mut terms, mut writer, out)| async {
-        let mut out = out?;
-        match sum_of_window(&mut sql, &mut terms).await {
-            Ok(Some(timed)) => {
-                writer.write(&mut out, &timed);
-                Some((Ok(Bytes::from(out)), (sql, terms, writer, Some(Vec::new()))))
-            }
-            Ok(None) => {
-                out.extend_from_slice(b"]}\n");
-                Some((Ok(Bytes::from(out)), (sql, terms, writer, None)))
-            }
-            Err(error) => Some((Err(error), (sql, terms, writer, None))),
-        }
-    });
-    Ok(replies::streamed(&request, windows))
+    windows(&request, sql, terms, writer, out).await
 }
 
 /// Series that have a value of an attribute at some time, with these times.
@@ -448,9 +473,10 @@ async fn with_attribute(
     repository: &str,
     condition: &Condition,
 ) -> Result<Vec<(Series, Option<Vec<(i64, i64)>>)>> {
+    let ids = attributes::series_with(sql, repository, &condition.attribute).await?;
     let mut found = Vec::new();
-    for id in attributes::series_with(sql, repository, &condition.attribute).await? {
-        let times = Attributes::load(sql, id).await?.times_of(condition);
+    for (id, attributes) in Attributes::load(sql, &ids).await? {
+        let times = attributes.times_of(condition);
         if !times.is_empty() {
             found.push((definitions::find_by_id(sql, id).await?, Some(times)));
         }
@@ -458,8 +484,11 @@ async fn with_attribute(
     Ok(found)
 }
 
-/// The sum of the next window of all terms, which have the same raster.
+/// The sum of the next window of all terms, which have the same raster. One series is its own sum.
 async fn sum_of_window(sql: &mut SqlClient, terms: &mut [Term]) -> Result<Option<Timed>> {
+    if let [Term { reading, times: None }] = terms {
+        return reading.next(sql).await;
+    }
     let mut sum: Option<Timed> = None;
     for term in terms {
         let Some(timed) = term.reading.next(sql).await? else { continue };

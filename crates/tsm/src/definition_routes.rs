@@ -15,8 +15,8 @@ use crate::sources;
 use crate::tables::{invalid, option_of, text_of};
 use crate::units::{self, Units};
 
-/// Series of a reply without a `Range` header.
-const SERIES_MAX: i64 = 1_000_000;
+/// Series of a reply.
+const SERIES_MAX: i64 = 50_000;
 
 /// `/repositories`
 pub(crate) async fn repositories(request: Request) -> Result<Response> {
@@ -70,11 +70,20 @@ async fn resolve(sql: &mut SqlClient, series: &mut Series) -> Result<()> {
     Ok(())
 }
 
-/// A definition as JSON, with names in its formulas.
-async fn shown(sql: &mut SqlClient, mut series: Series) -> Result<Json> {
-    sources::named(sql, &mut series).await?;
-    let attributes = Attributes::load(sql, series.id).await?;
-    Ok(json_of(&series, &attributes))
+/// Definitions as JSON, with names in their formulas.
+async fn all_shown(sql: &mut SqlClient, all: Vec<Series>) -> Result<Vec<Json>> {
+    let ids: Vec<i64> = all.iter().map(|series| series.id).collect();
+    let mut attributes = Attributes::load(sql, &ids).await?;
+    let mut shown = Vec::with_capacity(all.len());
+    for mut series in all {
+        sources::named(sql, &mut series).await?;
+        shown.push(json_of(&series, &attributes.remove(&series.id).unwrap_or_default()));
+    }
+    Ok(shown)
+}
+
+async fn shown(sql: &mut SqlClient, series: Series) -> Result<Json> {
+    all_shown(sql, vec![series]).await?.pop().ok_or_else(|| Error::bug("a definition that is not shown"))
 }
 
 fn conflict(error: &Error) -> Response {
@@ -104,17 +113,19 @@ async fn search(request: &Request) -> Result<Response> {
         parameters.take_all("attribute").iter().map(|text| Condition::parse(text)).collect();
     parameters.finish()?;
     let page = Page::of(request.headers())?;
-    let (skip, limit) = page.map_or((0, SERIES_MAX), |page| (page.first, page.last - page.first + 1));
+    let (skip, limit) = page.map_or((0, SERIES_MAX), |page| (page.first, (page.last - page.first + 1).min(SERIES_MAX)));
     let mut sql = SqlClient::new(request.database());
     let now = now(request);
     let search = Search { ids: with_attributes(&mut sql, repository(request), &conditions, now).await?, ..search };
     let (found, total) = definitions::search(&mut sql, repository(request), &search, skip, limit).await?;
     let count = found.len();
-    let mut body = Vec::with_capacity(count);
-    for series in found {
-        body.push(shown(&mut sql, series).await?);
+    if page.is_none() && total > SERIES_MAX {
+        let message = format!("the search finds {total} series, at most {SERIES_MAX} are sent");
+        return Err(
+            Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("ask for a part: Range: timeseries=0-9999")
+        );
     }
-    let body = Json::Array(body);
+    let body = Json::Array(all_shown(&mut sql, found).await?);
     let status = if page.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
     let mut response = server::http::json(status, &body);
     if page.is_some() {
@@ -133,9 +144,9 @@ async fn with_attributes(
     now: i64,
 ) -> Result<Option<Vec<i64>>> {
     let Some(first) = conditions.first() else { return Ok(None) };
+    let having = attributes::series_with(sql, repository, &first.attribute).await?;
     let mut ids = Vec::new();
-    for id in attributes::series_with(sql, repository, &first.attribute).await? {
-        let attributes = Attributes::load(sql, id).await?;
+    for (id, attributes) in Attributes::load(sql, &having).await? {
         let holds = |condition: &Condition| {
             attributes.times_of(condition).iter().any(|(start, end)| (*start..*end).contains(&now))
         };

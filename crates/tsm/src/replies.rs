@@ -3,12 +3,12 @@
 use std::io::Write;
 
 use bytes::Bytes;
-use engine::Work;
+use engine::{MemoryBudget, Reservation, Work};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::{Stream, StreamExt, stream};
 use model::{Error, Result};
-use server::http::{Body, HeaderMap, Request, Response, StatusCode, streamed as pieces};
+use server::http::{Body, HeaderMap, Response, StatusCode, streamed as pieces};
 
 /// Replies below this size are not compressed.
 const ZIP_BYTES_MIN: usize = 1024;
@@ -35,29 +35,49 @@ pub(crate) fn whole(headers: &HeaderMap, json: Vec<u8>) -> Result<Response> {
     Ok(response(Body::from(body), zip))
 }
 
-/// A reply of JSON that is made while it is sent. The memory of a piece is reserved until the next one is made.
-pub(crate) fn streamed(request: &Request, json: impl Stream<Item = Result<Bytes>> + Send + 'static) -> Response {
-    let mut held = request.database().engine().memory().reservation(Work::Results);
-    let json = json.map(move |piece| {
-        let piece = piece?;
-        held.resize(piece.len() as u64)?;
-        Ok(piece)
+/// A part of a reply, and its memory until the next part is made.
+pub(crate) struct Piece {
+    bytes: Bytes,
+    held: Reservation,
+}
+
+impl Piece {
+    /// # Errors
+    /// 53200 if results that clients have not read leave no memory for it.
+    pub(crate) fn new(memory: &MemoryBudget, bytes: Vec<u8>) -> Result<Piece> {
+        let mut held = memory.reservation(Work::Results);
+        held.grow(bytes.capacity() as u64)?;
+        Ok(Piece { bytes: bytes.into(), held })
+    }
+}
+
+/// A reply of JSON that is made while it is sent.
+pub(crate) fn streamed(
+    headers: &HeaderMap,
+    pieces_of_json: impl Stream<Item = Result<Piece>> + Send + 'static,
+) -> Response {
+    let mut sent = None;
+    let json = pieces_of_json.map(move |piece| {
+        let Piece { bytes, held } = piece?;
+        // The client has taken the piece before.
+        drop(sent.replace(held));
+        Ok(bytes)
     });
-    if !pieces::accepts_gzip(request.headers()) {
+    if !pieces::accepts_gzip(headers) {
         return response(Body::from_stream(json), false);
     }
     let encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let zipped = stream::unfold((Box::pin(json), Some(encoder)), |(mut json, encoder)| async move {
         let mut encoder = encoder?;
-        let piece = match json.next().await {
+        let piece: Result<Bytes> = match json.next().await {
             Some(Ok(piece)) => {
-                encoder.write_all(&piece).map(|()| std::mem::take(encoder.get_mut())).map_err(Error::bug)
+                encoder.write_all(&piece).map(|()| std::mem::take(encoder.get_mut()).into()).map_err(Error::bug)
             }
             Some(Err(error)) => Err(error),
             None => return Some((encoder.finish().map(Bytes::from).map_err(Error::bug), (json, None))),
         };
         let next = piece.is_ok().then_some(encoder);
-        Some((piece.map(Bytes::from), (json, next)))
+        Some((piece, (json, next)))
     });
     response(Body::from_stream(zipped), true)
 }

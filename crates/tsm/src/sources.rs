@@ -1,7 +1,5 @@
 //! Sources of points: stored series, and formulas over other sources.
 
-use std::sync::Arc;
-
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use model::{Error, Result, SqlState};
@@ -148,7 +146,7 @@ pub(crate) struct Slice {
 
 /// Points of a reference.
 struct Input {
-    source: Arc<Source>,
+    source: Box<Source>,
     view: View,
     /// Intervals by which the points are later.
     shift: i64,
@@ -289,14 +287,13 @@ async fn version(sql: &mut SqlClient, series: &Series, selection: &Selection) ->
             let mut versions = store::versions(sql, series).await?;
             versions.retain(|own| *own < version);
             let at = versions.len().checked_sub(count);
-            // No version is so far before: one that no point has.
-            at.map_or(Version::Exact(i64::MIN / 2), |at| Version::Exact(versions[at]))
+            at.map_or(Version::None, |at| Version::Exact(versions[at]))
         }
         (Quotation::Default, Behaviour::EachNewest) => Version::Newest,
         (Quotation::Default, Behaviour::UpToNow) => Version::UpTo(selection.now),
         (Quotation::Default, Behaviour::OneVersion) => {
             let newest = store::newest_version(sql, series, selection.range, selection.as_of).await?;
-            newest.map_or(Version::Newest, Version::Exact)
+            newest.map_or(Version::None, Version::Exact)
         }
     })
 }
@@ -312,7 +309,7 @@ async fn input(
     let series = definitions::find_by_id(sql, id).await?;
     let (view, _) = View::new(&series, units, reference.unit.as_deref(), reference.aggregation)?;
     let source = Source::below(sql, units, series, selection, (path, count)).await?;
-    Ok(Input { source: Arc::new(source), view, shift: reference.shift })
+    Ok(Input { source: Box::new(source), view, shift: reference.shift })
 }
 
 /// Formulas whose references are numbers, from formulas whose references are names or numbers.

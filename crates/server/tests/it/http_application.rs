@@ -156,6 +156,24 @@ fn applications_and_statements_share_slots_until_the_response_is_sent() {
 }
 
 #[test]
+fn a_client_that_stops_reading_is_disconnected_and_its_slot_is_free() {
+    let server = start_with(|options| {
+        options.applications.push(toy(&closed()));
+        options.statements_max = 1;
+        options.send_timeout = Duration::from_millis(300);
+    });
+    let sql = "/sql?q=SELECT%20repeat('x',%20100000)%20FROM%20generate_series(1,%20200)";
+    for path in ["/toy/v1/stream", sql] {
+        let mut stopped = server.connect();
+        stopped.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+        // The statement waits for the slot: 10 s at most, unless the first client is disconnected.
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(server.post("/sql", &[], b"SELECT 1").status, 200, "{path}");
+        assert!(!stopped.reply().is_some_and(|reply| reply.complete), "{path}: the whole response was sent");
+    }
+}
+
+#[test]
 fn a_server_mounts_applications_and_shows_them_in_metrics_under_their_prefix() {
     let dir = tempfile::tempdir().unwrap();
     let engine = open(dir.path());

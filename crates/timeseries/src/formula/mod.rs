@@ -56,8 +56,8 @@ pub const HEIGHT_MAX: usize = 200;
 
 /// A formula that was parsed.
 ///
-/// Its `Display` is the canonical text: .NET's spelling of names, single spaces, and no bracket that precedence makes needless. The
-/// canonical text is parsed to the same formula.
+/// `Display` prints the canonical text: .NET's spelling of names, single spaces, and no bracket that precedence makes needless.
+/// The canonical text is parsed to the same formula.
 #[derive(Clone, Debug)]
 pub struct Formula {
     text: String,

@@ -513,6 +513,80 @@ fn long_series_are_read_page_by_page_to_the_last_value() {
 }
 
 #[test]
+fn a_request_ends_when_its_client_goes_away() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    let second = |name: &str| json!({ "Name": name, "Interval": { "Value": "Second" }, "Aggregation": "SUM" });
+    client.create(&second("S"));
+    client.write("S", "2025-01-01T00:00:00Z", 1, &[1.0; 100]);
+    let mut virtual_series = second("F");
+    virtual_series["Formula"] = json!("[S] + 1");
+    client.create(&virtual_series);
+    let processor_time = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    };
+    let total = "from=2024-06-01T00:00:00Z&to=2025-12-31T00:00:00Z&interval=Total";
+    for path in [
+        format!("{REPOSITORY}/timeseries/F/data?{total}"),
+        format!("{REPOSITORY}/timeseriescollections/data?name=F&{total}"),
+    ] {
+        let mut stream = std::net::TcpStream::connect(&server.http).unwrap();
+        std::io::Write::write_all(&mut stream, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        drop(stream);
+        // 50 million intervals take much longer than this.
+        let quiet = (0..40).any(|_| {
+            let before = processor_time();
+            std::thread::sleep(std::time::Duration::from_millis(250));
+            processor_time() - before <= 2
+        });
+        assert!(quiet, "{path}: the server still computes");
+    }
+    server.stop();
+}
+
+#[test]
+fn clients_that_read_nothing_keep_memory_within_its_budget() {
+    let (_folder, data) = folder();
+    let server = Server::start_with(&data, |command| {
+        command.args(["--memory", "512MiB"]);
+    });
+    let client = Client(&server);
+    client.create(&json!({ "Name": "S", "Interval": { "Value": "Second" } }));
+    client.write("S", "2025-01-01T00:00:00Z", 1, &vec![1.0; 150_000]);
+    let bulk = format!("{REPOSITORY}/timeseriescollections/data?{}", ["name=S"; 50].join("&"));
+    let own = format!("{REPOSITORY}/timeseries/S/data");
+    // As many as there are slots for statements, so that each is answered.
+    let stopped: Vec<std::net::TcpStream> = (0..60)
+        .map(|at| {
+            let mut stream = std::net::TcpStream::connect(&server.http).unwrap();
+            let path = if at % 2 == 0 { &bulk } else { &own };
+            std::io::Write::write_all(&mut stream, format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
+                .unwrap();
+            stream
+        })
+        .collect();
+    let peak = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap().to_owned();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+    };
+    // The peak is reached when every client has what its socket takes.
+    let mut last = 0;
+    while last != peak() {
+        last = peak();
+        std::thread::sleep(std::time::Duration::from_secs(2));
+    }
+    assert!(last <= 512 + 64, "{last} MiB");
+    assert_eq!(client.points("S", "from=2025-01-01T00:00:00Z&to=2025-01-01T00:01:00Z").len(), 60);
+    drop(stopped);
+    server.stop();
+}
+
+#[test]
 fn many_series_are_read_written_and_added_up_in_one_request() {
     let (_folder, data) = folder();
     let server = Server::start(&data);
