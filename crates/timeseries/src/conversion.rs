@@ -12,6 +12,9 @@
 //!
 //! Absent values, and those flagged *NoValue*, have no part in a result; a result without values is absent. Its flag is the
 //! greatest of its shares, and *Missing* where no source interval is. NaN and infinities are values.
+//!
+//! A conversion may be limited to parts of time, such as peak hours: then other times have no part in a result, and nothing is
+//! missing there. A result without any such time is absent and *NoValue*.
 
 use crate::aggregation::Aggregation;
 use crate::flag::Flag;
@@ -59,6 +62,8 @@ pub struct Converter<'a> {
     rule: Aggregation,
     converted: Points,
     cell: Cell,
+    /// Parts of time that count, ascending; all if `None`.
+    parts: Option<Vec<(i64, i64)>>,
 }
 
 impl<'a> Converter<'a> {
@@ -67,7 +72,17 @@ impl<'a> Converter<'a> {
     pub fn new(target: &'a [i64], rule: Aggregation) -> Converter<'a> {
         let converted = Points::with_capacity(target.len().saturating_sub(1));
         let cell = Cell::new(target.first().copied().unwrap_or(0));
-        Converter { target, rule, converted, cell }
+        Converter { target, rule, converted, cell, parts: None }
+    }
+
+    /// A conversion in which only parts of time count.
+    ///
+    /// - `parts`: starts and ends, ascending and apart from each other.
+    #[must_use]
+    pub fn within(target: &'a [i64], rule: Aggregation, parts: Vec<(i64, i64)>) -> Converter<'a> {
+        let mut converter = Converter { parts: Some(parts), ..Converter::new(target, rule) };
+        converter.begin();
+        converter
     }
 
     /// Adds the point of the interval `start .. end`, which is after all earlier ones. Times between two intervals are
@@ -76,8 +91,13 @@ impl<'a> Converter<'a> {
         while let Some((from, to)) = self.interval() {
             if start < to && end > from {
                 let (first, last) = (start.max(from), end.min(to));
-                self.cell.cover(first, last);
-                self.cell.add(self.rule, value, flag, length(first, last), length(start, end));
+                let whole = length(start, end);
+                if self.parts.is_none() {
+                    self.cell.cover(first, last);
+                    self.cell.add(self.rule, value, flag, length(first, last), whole);
+                } else {
+                    self.add_parts(first, last, (value, flag), whole);
+                }
             }
             if end < to {
                 return;
@@ -95,7 +115,7 @@ impl<'a> Converter<'a> {
         while let Some((from, to)) = self.interval() {
             self.cell.cover(from, to);
             if time < to {
-                if time >= from {
+                if time >= from && self.counts(time) {
                     self.cell.add(self.rule, value, flag, 1.0, 1.0);
                 }
                 return;
@@ -113,6 +133,38 @@ impl<'a> Converter<'a> {
         self.converted
     }
 
+    /// Adds the parts of `first .. last` that count.
+    fn add_parts(&mut self, first: i64, last: i64, (value, flag): (Option<f64>, Flag), whole: f64) {
+        let parts = self.parts.take().unwrap_or_default();
+        let at = parts.partition_point(|(_, end)| *end <= first);
+        for (start, end) in parts[at..].iter().take_while(|(start, _)| *start < last) {
+            let (start, end) = ((*start).max(first), (*end).min(last));
+            self.cell.cover(start, end);
+            self.cell.add(self.rule, value, flag, length(start, end), whole);
+            // Up to the next part nothing is expected.
+            let next = parts.partition_point(|(_, part)| *part <= end);
+            self.cell.covered = parts.get(next).map_or(i64::MAX, |(next, _)| (*next).max(end));
+        }
+        self.parts = Some(parts);
+    }
+
+    /// Whether a time counts.
+    fn counts(&self, time: i64) -> bool {
+        self.parts.as_ref().is_none_or(|parts| {
+            let at = parts.partition_point(|(_, end)| *end <= time);
+            parts.get(at).is_some_and(|(start, _)| *start <= time)
+        })
+    }
+
+    /// Begins an interval: up to the first part of time that counts, nothing is expected.
+    fn begin(&mut self) {
+        let (Some(parts), Some((from, to))) = (&self.parts, self.interval()) else { return };
+        let at = parts.partition_point(|(_, end)| *end <= from);
+        self.cell.covered = parts.get(at).map_or(i64::MAX, |(start, _)| (*start).max(from));
+        // Nothing at all is expected of an interval without such a part.
+        self.cell.has_points = self.cell.covered >= to;
+    }
+
     /// The first target interval that is not complete.
     fn interval(&self) -> Option<(i64, i64)> {
         let at = self.converted.len();
@@ -123,6 +175,7 @@ impl<'a> Converter<'a> {
         let (value, flag) = self.cell.finish(self.rule, to);
         self.converted.push(value, flag);
         self.cell = Cell::new(to);
+        self.begin();
     }
 }
 

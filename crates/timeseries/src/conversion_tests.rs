@@ -166,3 +166,41 @@ proptest! {
         prop_assert!((direct.unwrap_or(0.0) - by_middle.unwrap_or(0.0)).abs() < 1e-9);
     }
 }
+
+#[test]
+fn only_parts_of_time_count_and_nothing_is_missing_elsewhere() {
+    let some = |value: f64| Some(value);
+    // Ten intervals of length 10 with the values 0 to 9; 40 .. 50 is absent. The parts are 5 .. 15, 20 .. 40 and 60 .. 70.
+    let parts = vec![(5, 15), (20, 40), (60, 70)];
+    let run = |target: &[i64], rule: Aggregation, without: &[i64]| {
+        let mut converter = Converter::within(target, rule, parts.clone());
+        for at in (0..10_i64).filter(|at| !without.contains(at)) {
+            let value = if at == 4 { None } else { some(at as f64) };
+            converter.push(at * 10, at * 10 + 10, value, if at == 4 { Flag::Missing } else { Flag::Valid });
+        }
+        converter.finish().iter().collect::<Vec<_>>()
+    };
+    use Aggregation::{Average, Count, Sum};
+    for (target, rule, expected) in [
+        // The halves of 0 and 1, 2 and 3, and 6.
+        (&[0, 100][..], Sum, vec![(some(0.5 + 2.0 + 3.0 + 6.0), Flag::Valid)]),
+        (
+            &[0, 100],
+            Average,
+            vec![(some((0.0 * 5.0 + 1.0 * 5.0 + 2.0 * 10.0 + 3.0 * 10.0 + 6.0 * 10.0) / 40.0), Flag::Valid)],
+        ),
+        (
+            &[0, 20, 40, 60, 80],
+            Sum,
+            vec![(some(0.5), Flag::Valid), (some(5.0), Flag::Valid), (None, Flag::NoValue), (some(6.0), Flag::Valid)],
+        ),
+        (&[40, 60, 80], Count, vec![(some(0.0), Flag::NoValue), (some(1.0), Flag::Valid)]),
+    ] {
+        assert_eq!(run(target, rule, &[]), expected, "{target:?} {rule:?}");
+        // What is absent outside of the parts is not missing.
+        assert_eq!(run(target, rule, &[4, 5, 7, 8, 9]), expected, "{target:?} {rule:?} without others");
+    }
+    assert_eq!(run(&[0, 100], Sum, &[3]), [(some(8.5), Flag::Missing)]);
+    assert_eq!(run(&[0, 100], Sum, &[6]), [(some(5.5), Flag::Missing)]);
+    assert_eq!(run(&[0, 100], Sum, &[0]), [(some(11.5), Flag::Missing)]);
+}

@@ -42,7 +42,18 @@ impl Flag {
     /// The flag with a number of HAKOM TSM.
     #[must_use]
     pub fn from_id(id: i64) -> Option<Flag> {
-        Flag::ALL.into_iter().find(|flag| i64::from(flag.id()) == id)
+        Some(match id {
+            0 => Flag::NoValue,
+            20 => Flag::Accounted,
+            5 => Flag::ManuallyReplaced,
+            9 => Flag::Valid,
+            12 => Flag::Schedule,
+            21 => Flag::Estimated,
+            7 => Flag::Faulty,
+            22 => Flag::Interpolated,
+            19 => Flag::Missing,
+            _ => return None,
+        })
     }
 
     /// Number of the flag in HAKOM TSM, which is stored and sent.

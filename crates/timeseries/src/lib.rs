@@ -4,7 +4,7 @@
 //! flags; a *conversion* computes points on one raster from points on another.
 //!
 //! Modules, lowest first, none of which uses a later one: `buckets`, `raster`, `stamp`, `flag`, `points`, `aggregation`,
-//! `conversion`, `units`, `formula`.
+//! `conversion`, `units`, `formula`, `validation`, `period`.
 //!
 //! Always true: no I/O, no clock, no database. No input causes a panic.
 
@@ -13,7 +13,9 @@ pub mod buckets;
 pub mod conversion;
 pub mod flag;
 pub mod formula;
+pub mod period;
 pub mod points;
 pub mod raster;
 pub mod stamp;
 pub mod units;
+pub mod validation;

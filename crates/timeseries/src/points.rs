@@ -48,6 +48,13 @@ impl Points {
         self.flags.push(flag);
     }
 
+    /// Moves all points of `other` to the end.
+    pub fn append(&mut self, other: &mut Points) {
+        self.values.append(&mut other.values);
+        self.present.append(&mut other.present);
+        self.flags.append(&mut other.flags);
+    }
+
     /// Keeps the first points.
     pub fn truncate(&mut self, len: usize) {
         self.values.truncate(len);

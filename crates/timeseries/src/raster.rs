@@ -128,13 +128,20 @@ impl Raster {
         self.step.nanoseconds()?.checked_mul(self.multiplier.into())
     }
 
-    /// Refuses a range with too many intervals. Days, weeks, months and years are taken to be as short as they can be.
+    /// Upper bound of the intervals in a range, short of those at its ends. Days, weeks, months and years are taken to be as
+    /// short as they can be.
+    #[must_use]
+    pub fn count_max(self, from: i64, to: i64) -> i64 {
+        let length = self.nanoseconds().unwrap_or_else(|| NS_PER_DAY.saturating_mul(self.multiplier.into()));
+        to.saturating_sub(from) / length
+    }
+
+    /// Refuses a range with too many intervals, by [`Raster::count_max`].
     ///
     /// # Errors
     /// 54000 beyond [`INTERVALS_MAX`].
     pub fn check_range(self, from: i64, to: i64) -> Result<()> {
-        let length = self.nanoseconds().unwrap_or_else(|| NS_PER_DAY.saturating_mul(self.multiplier.into()));
-        if to.saturating_sub(from) / length <= INTERVALS_MAX {
+        if self.count_max(from, to) <= INTERVALS_MAX {
             return Ok(());
         }
         let message = format!("the range has more than {INTERVALS_MAX} intervals of {self}");
