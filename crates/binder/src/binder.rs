@@ -62,8 +62,26 @@ pub trait Schema {
         Err(Error::bug(format!("no table of function {name}")))
     }
 
+    /// A function of an application in FROM; `None` if there is none.
+    fn application_function(&self, _schema: &str, _name: &str) -> Option<ApplicationFunction> {
+        None
+    }
+
     /// Facts of the session, by which constants are read.
     fn session(&self) -> &Session;
+}
+
+/// A function of an application in FROM, as a table.
+#[derive(Clone, Debug)]
+pub struct ApplicationFunction {
+    /// Columns of the rows first, then for each argument a column of each type in which its value may be given; text is the first.
+    pub table: Arc<Table>,
+    /// Number of the columns of the rows.
+    pub shown: usize,
+    /// Names of the arguments.
+    pub arguments: &'static [&'static str],
+    /// Arguments that must be given: the first ones.
+    pub needed: usize,
 }
 
 /// Binds a query. `declared` has known types of the parameters; it may be shorter than the number of parameters.

@@ -105,7 +105,11 @@ impl Binder<'_> {
     }
 
     /// Arguments, and names of the last ones.
-    fn arguments(&mut self, scope: &Scope<'_>, written: &FunctionCall) -> Result<(Vec<Expr>, Vec<ast::Ident>)> {
+    pub(crate) fn arguments(
+        &mut self,
+        scope: &Scope<'_>,
+        written: &FunctionCall,
+    ) -> Result<(Vec<Expr>, Vec<ast::Ident>)> {
         let mut arguments = Vec::with_capacity(written.args.len());
         let mut names: Vec<ast::Ident> = Vec::new();
         for argument in &written.args {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use catalog::TypeId;
-use model::{Result, SqlState};
+use catalog::{CastContext, TypeId};
+use model::{Error, Result, SqlState};
 use parser::ast::{self, Alias, Ident, JoinConstraint, Pos, TableExpr};
 use rustc_hash::FxHashSet;
 use scalar::{Expr, ExprKind, Place, Value};
 
-use crate::binder::{Binder, error, unsupported};
+use crate::binder::{ApplicationFunction, Binder, at_place, error, unsupported};
 use crate::scope::{Clause, Lateral, Scope, Source, SourceColumn, SourceKind};
 use crate::tree::{JoinKind, Rel, Table, TableFunction};
 use crate::view::ViewTable;
@@ -225,6 +225,9 @@ impl Binder<'_> {
         if let Some(scan) = self.scan_of_function(scope, item)? {
             return Ok(scan);
         }
+        if let Some(scan) = self.application_function(scope, item)? {
+            return Ok(scan);
+        }
         check_definitions(item)?;
         let unnested = unnested(item);
         let item = unnested.as_ref().unwrap_or(item);
@@ -271,6 +274,70 @@ impl Binder<'_> {
         }
         let table = self.schema.table_function(&name, &values)?;
         self.scan(scope, table, None, item.alias.as_ref(), None, call.name.at).map(Some)
+    }
+
+    /// A function of an application: the rows of its table in which the columns of the arguments have their values.
+    fn application_function(
+        &mut self,
+        scope: &Scope<'_>,
+        item: &ast::TableFunction,
+    ) -> Result<Option<(Rel, Vec<Source>)>> {
+        let Some(call) = item.call().filter(|_| item.functions.len() == 1 && !item.ordinality) else {
+            return Ok(None);
+        };
+        let found = call.name.schema().and_then(|schema| self.schema.application_function(schema, &call.name.name));
+        let Some(ApplicationFunction { table, shown: columns, arguments, needed }) = found else { return Ok(None) };
+        let (at, name) = (call.name.at, call.name.to_string());
+        let refused = |text: String| {
+            let hint = format!("{name}({})", arguments.join(", "));
+            at_place(Error::new(SqlState::UNDEFINED_FUNCTION, text).with_hint(hint), Place(at.0))
+        };
+        let (given, names) = self.arguments(scope, call)?;
+        let positional = given.len() - names.len();
+        if given.len() > arguments.len() {
+            return Err(refused(format!("function {name} has at most {} arguments", arguments.len())));
+        }
+        let mut places: Vec<usize> = (0..positional).collect();
+        for own in &names {
+            let place = arguments.iter().position(|argument| own == argument);
+            let place = place.ok_or_else(|| refused(format!("function {name} has no argument \"{own}\"")))?;
+            if places.contains(&place) {
+                return Err(refused(format!("argument \"{own}\" of function {name} is given twice")));
+            }
+            places.push(place);
+        }
+        if let Some(missing) = (0..needed).find(|place| !places.contains(place)) {
+            return Err(refused(format!("function {name} needs the argument \"{}\"", arguments[missing])));
+        }
+        let types: Vec<TypeId> = table.columns[columns..].iter().map(|column| column.ty).collect();
+        let types = &types[..types.len() / arguments.len().max(1)];
+        let shown = ViewTable {
+            schema: table.schema.clone(),
+            name: call.name.name.as_str().into(),
+            table: Arc::clone(&table),
+            columns: table.columns[..columns].iter().map(|column| column.name.clone()).enumerate().collect(),
+        };
+        let (rel, sources) = self.scan(scope, table, Some(&shown), item.alias.as_ref(), None, at)?;
+        let Rel::Scan { columns: numbers, .. } = &rel else { return Err(Error::bug("a scan that is none")) };
+        let mut conditions = Vec::with_capacity(given.len());
+        for (place, value) in places.into_iter().zip(given) {
+            let type_name = self.type_name(value.ty);
+            let wanted = match value.ty {
+                TypeId::INT2 | TypeId::INT4 => TypeId::INT8,
+                TypeId::FLOAT4 | TypeId::NUMERIC => TypeId::FLOAT8,
+                TypeId::DATE | TypeId::TIMESTAMP => TypeId::TIMESTAMPTZ,
+                ty => ty,
+            };
+            let kind = types.iter().position(|ty| *ty == wanted).unwrap_or(0);
+            let value = self.coerced(value, types[kind], -1, CastContext::Explicit)?;
+            let value = value.ok_or_else(|| {
+                refused(format!("argument \"{}\" of function {name} cannot be {type_name}", arguments[place]))
+            })?;
+            let column = self.column_expr(numbers[columns + place * types.len() + kind], at);
+            conditions.push(self.binary("=", column, value, at)?);
+        }
+        let condition = Expr::new(ExprKind::And(conditions), TypeId::BOOL, Place(at.0));
+        Ok(Some((Rel::Filter { input: Box::new(rel), condition }, sources)))
     }
 
     /// The value of an expression without columns and parameters; `None` for any other.

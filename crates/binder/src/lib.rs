@@ -42,7 +42,7 @@ mod walk;
 mod window;
 mod with;
 
-pub use binder::{Schema, bind, bind_statement, data_type};
+pub use binder::{ApplicationFunction, Schema, bind, bind_statement, data_type};
 pub use definition::{DefinitionClause, bind_expression};
 pub use view::{NewView, ViewQuery, ViewTable, bind_view};
 pub use walk::{change, used_columns, visit, visit_operators};

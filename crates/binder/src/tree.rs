@@ -147,7 +147,7 @@ impl Table {
     /// Whether it is a table of the system or of a function, which is always found by its name.
     #[must_use]
     pub fn is_of_system(&self) -> bool {
-        matches!(&*self.schema, "pg_catalog" | "information_schema" | "()")
+        matches!(&*self.schema, "pg_catalog" | "information_schema" | "()" | "(application)")
     }
 }
 

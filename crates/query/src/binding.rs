@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use binder::tree::{ChangeStatement, IndexKey, Query, Statement as BoundStatement, Table, TableColumn, UniqueIndex};
-use binder::{NewView, Schema, ViewQuery, ViewTable};
+use binder::{ApplicationFunction, NewView, Schema, ViewQuery, ViewTable};
 use bumpalo::Bump;
 use catalog::TypeId;
 use engine::Catalog;
@@ -25,6 +25,7 @@ use crate::result::plain_datum;
 use crate::session::context::StatementContext;
 use crate::session::facts::{statement_facts, value_session};
 use crate::statement::{Command, NO_PLACE, Parsed, Purpose};
+use crate::table_functions::{self, Functions};
 
 /// A query that was bound and lowered.
 pub(crate) struct Planned {
@@ -400,6 +401,10 @@ impl Schema for Tables<'_> {
         Ok(Arc::new(Table { oid, schema: FUNCTIONS.into(), name: name.into(), columns, ..Table::default() }))
     }
 
+    fn application_function(&self, schema: &str, name: &str) -> Option<ApplicationFunction> {
+        self.context.database.kept::<Functions>().find(schema, name)
+    }
+
     fn session(&self) -> &Session {
         &self.session
     }
@@ -542,6 +547,10 @@ impl relational::Environment for Tables<'_> {
         if let Some(relation) = system_relation(&table.schema, &table.name) {
             let (facts, session) = (Arc::clone(&self.facts), Arc::clone(&self.session));
             return Ok(TableSource::computed(Arc::new(System(SystemTable::new(relation, facts, session))), &zone));
+        }
+        if &*table.schema == table_functions::SCHEMA {
+            let database = &self.context.database;
+            return Ok(TableSource::function(database.kept::<Functions>().rows(table.oid, database)?, &zone));
         }
         if &*table.schema == FUNCTIONS {
             let files = self.sources.lock().get(table.oid as usize).cloned();

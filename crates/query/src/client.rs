@@ -1,37 +1,145 @@
-//! A client of SQL within the process, for applications: statements, and typed columns of the rows that they return.
+//! A client of SQL for applications: statements, and typed columns of the rows that they return. The database is in the process,
+//! or elsewhere: see [`RemoteDatabase`].
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use model::{Error, Result};
+use parking_lot::Mutex;
 
-use crate::{Batches, BulkTarget, Database, IfMissing, IfThere, Outcome, Session, Value};
+use crate::{Batches, BulkTarget, Database, IfMissing, IfThere, Outcome, PlanCache, Prepared, Session, Value};
+
+/// A database in another process, which an application of this one uses.
+pub trait RemoteDatabase: Send + Sync {
+    /// A new session.
+    fn session(&self) -> Box<dyn RemoteSession>;
+}
+
+/// A session of a database in another process. Transactions are begun and ended by statements.
+pub trait RemoteSession: Send {
+    /// Runs a statement and collects its rows.
+    fn rows<'a>(&'a mut self, text: &'a str, values: &'a [Value]) -> BoxFuture<'a, Result<Vec<RecordBatch>>>;
+
+    /// Appends a batch to a table, in the open transaction or in its own.
+    fn append<'a>(&'a mut self, schema: &'a str, table: &'a str, batch: &'a RecordBatch) -> BoxFuture<'a, Result<()>>;
+}
 
 /// A session that runs one statement at a time.
-pub struct SqlClient {
+pub struct SqlClient(Place);
+
+enum Place {
+    Here(Box<Here>),
+    Elsewhere(Box<dyn RemoteSession>),
+}
+
+/// A session in the process, with plans of statements that earlier clients ran: planning one anew takes longer than a short
+/// statement runs.
+struct Here {
     session: Session,
+    /// None if very many clients run statements at the same time.
+    plans: Option<PlanCache>,
+}
+
+/// Stands for the types of the parameters, which applications do not declare: a text without parameters is found as a whole too.
+const UNDECLARED: [u32; 1] = [0];
+
+impl Here {
+    async fn prepared(&mut self, text: &str) -> Result<Prepared> {
+        let Here { session, plans } = self;
+        if let Some(known) = plans.as_mut().and_then(|plans| plans.recall(session, text, &UNDECLARED)) {
+            return Ok(known);
+        }
+        let statements = session.database().parse(text)?;
+        let [statement] = statements.as_slice() else { return Err(Error::bug(format!("not one statement: {text}"))) };
+        let prepared = session.prepare(statement, &[]).await?;
+        if let Some(plans) = plans {
+            plans.remember(session, text, &UNDECLARED, &prepared);
+        }
+        Ok(prepared)
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        if let Some(plans) = self.plans.take() {
+            self.session.database().kept::<Mutex<Plans>>().lock().idle.push(plans);
+        }
+    }
+}
+
+/// Maximum number of plan caches of the sessions of applications: further sessions plan each statement. A cache may have a
+/// megabyte.
+const PLAN_CACHES_MAX: usize = 16;
+
+/// Plan caches of the sessions of applications.
+#[derive(Default)]
+struct Plans {
+    /// Those that no session has.
+    idle: Vec<PlanCache>,
+    /// Number of all.
+    count: usize,
+}
+
+impl Plans {
+    /// Plans that an earlier session has left; `None` if too many sessions have some.
+    fn take(&mut self) -> Option<PlanCache> {
+        if self.idle.is_empty() && self.count < PLAN_CACHES_MAX {
+            self.count += 1;
+            return Some(PlanCache::default());
+        }
+        self.idle.pop()
+    }
+}
+
+/// The database in another process that applications use, if they do.
+#[derive(Default)]
+struct Remote(OnceLock<Arc<dyn RemoteDatabase>>);
+
+impl Database {
+    /// Lets applications use a database in another process instead of this one, once, before the first request.
+    ///
+    /// # Panics
+    /// If they do already.
+    pub fn set_remote(&self, remote: Arc<dyn RemoteDatabase>) {
+        assert!(self.kept::<Remote>().0.set(remote).is_ok(), "applications have one database elsewhere");
+    }
+
+    /// The database in another process that applications use, if they do.
+    #[must_use]
+    pub fn remote(&self) -> Option<Arc<dyn RemoteDatabase>> {
+        self.kept::<Remote>().0.get().cloned()
+    }
 }
 
 impl SqlClient {
     /// A client with a session of its own.
     #[must_use]
     pub fn new(database: &Database) -> SqlClient {
-        SqlClient { session: database.session("millrace") }
+        SqlClient(match database.remote() {
+            None => Place::Here(Box::new(Here {
+                session: database.session("millrace"),
+                plans: database.kept::<Mutex<Plans>>().lock().take(),
+            })),
+            Some(remote) => Place::Elsewhere(remote.session()),
+        })
     }
 
     /// Runs a statement, and returns its rows as they are produced; none for a command.
     ///
     /// # Errors
-    /// Those of the statement.
+    /// Those of the statement; 0A000 if the database is elsewhere.
     pub async fn stream(&mut self, text: &str, values: &[Value]) -> Result<Option<Batches>> {
-        let statements = self.session.database().parse(text)?;
-        let [statement] = statements.as_slice() else { return Err(Error::bug(format!("not one statement: {text}"))) };
-        let prepared = self.session.prepare(statement, &[]).await?;
-        match self.session.execute(&prepared, values).await? {
+        let Place::Here(here) = &mut self.0 else {
+            return Err(Error::unsupported("rows as they are produced, of a database elsewhere".to_owned()));
+        };
+        let prepared = here.prepared(text).await?;
+        match here.session.execute(&prepared, values).await? {
             Outcome::Rows { batches, .. } => Ok(Some(batches)),
             _ => Ok(None),
         }
@@ -42,6 +150,9 @@ impl SqlClient {
     /// # Errors
     /// Those of the statement.
     pub async fn rows(&mut self, text: &str, values: &[Value]) -> Result<Vec<Rows>> {
+        if let Place::Elsewhere(session) = &mut self.0 {
+            return Ok(session.rows(text, values).await?.into_iter().map(Rows).collect());
+        }
         let mut all = Vec::new();
         if let Some(mut batches) = self.stream(text, values).await? {
             while let Some(batch) = batches.next().await {
@@ -82,6 +193,13 @@ impl SqlClient {
     /// Those of INSERT.
     pub async fn append(&mut self, schema: &str, batches: &[(&'static str, RecordBatch)]) -> Result<()> {
         for (table, batch) in batches {
+            let session = match &mut self.0 {
+                Place::Here(here) => &mut here.session,
+                Place::Elsewhere(session) => {
+                    session.append(schema, table, batch).await?;
+                    continue;
+                }
+            };
             let target = BulkTarget {
                 schema: Some(schema.to_owned()),
                 table: (*table).to_owned(),
@@ -89,9 +207,9 @@ impl SqlClient {
                 if_there: IfThere::Append,
                 options: BTreeMap::new(),
             };
-            let mut bulk = self.session.bulk(&target, &batch.schema()).await?;
-            bulk.batch(&mut self.session, batch).await?;
-            bulk.done(&mut self.session).await?;
+            let mut bulk = session.bulk(&target, &batch.schema()).await?;
+            bulk.batch(session, batch).await?;
+            bulk.done(session).await?;
         }
         Ok(())
     }

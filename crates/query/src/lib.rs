@@ -4,7 +4,7 @@
 //! [`Prepared`] is a parsed and typed statement; an [`Outcome`] is the result of executing it.
 //!
 //! Modules, lowest first, none of which uses a later one: `zone`, `threads`, `settings`, `statement`, `errors`, `encode`,
-//! `builder`, `session`, `result`, `tables`, `binding`, `plan`, `execute`, `bulk`, `plan_cache`, `result_schema`, `client`.
+//! `builder`, `session`, `result`, `table_functions`, `tables`, `binding`, `plan`, `execute`, `bulk`, `plan_cache`, `result_schema`, `client`.
 //!
 //! Always true:
 //! - One statement reads one snapshot, including its transaction's own writes.
@@ -26,6 +26,7 @@ mod result_schema;
 mod session;
 mod settings;
 mod statement;
+mod table_functions;
 mod tables;
 mod threads;
 mod zone;
@@ -35,6 +36,7 @@ mod zone;
 pub const STACK_BYTES: usize = 32 << 20;
 
 pub use bulk::{BulkIn, BulkTarget, IfMissing, IfThere};
+pub use catalog::TypeId;
 pub use execute::{Begun, Unfinished};
 pub use pg_catalog::facts::Signal;
 pub use plan::Prepared;
@@ -49,5 +51,6 @@ pub use session::database::{Database, Options};
 pub use settings::Timeouts;
 pub use statement::copy::CopyForm;
 pub use statement::{Statement, parse};
+pub use table_functions::ApplicationRows;
 pub use threads::{StopFlag, compute, computing};
 pub use zone::{Offsets, Zone};

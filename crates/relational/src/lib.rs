@@ -31,7 +31,7 @@ pub mod types;
 pub use lower::{Environment, is_reusable};
 pub use memory::{RESULT_BYTES, Reserved, counted};
 pub use run::{Execution, Executor, Parameters, PhysicalPlan, Plan, Runtime};
-pub use scan::{ReadContext, TableSource};
+pub use scan::{FunctionRows, ReadContext, TableSource, argument_columns};
 
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,7 @@
 //!
 //! Not here: SQL and writing record batches (`query`), health and metrics (`health`).
 
+pub mod client;
 mod decode;
 mod handles;
 mod ingest;

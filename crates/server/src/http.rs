@@ -152,7 +152,7 @@ impl Context {
         let timeout = options.queue_timeout;
         Arc::new(Context {
             connections: Connections::new(LISTENER.name, "HTTP", handles, options.limits.clone()),
-            routes: Routes::new(&options.applications),
+            routes: Routes::new(&options.applications, database.remote().is_some()),
             database,
             counters: Counters::default(),
             write_slots: WorkSlots::new(options.writes_max, timeout, "requests are being written"),

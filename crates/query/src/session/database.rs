@@ -1,5 +1,6 @@
 //! The SQL runtime: one memory budget, one spill directory and one set of functions for all sessions.
 
+use std::any::{Any, TypeId};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -7,8 +8,10 @@ use std::time::Duration;
 
 use engine::{Committing, Engine, Event, Progress};
 use model::{Error, Lsn, Result, SqlState};
+use parking_lot::Mutex;
 use relational::Runtime;
 use relational::files::FileRoot;
+use rustc_hash::FxHashMap;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::activity::Sessions;
@@ -40,6 +43,8 @@ struct Inner {
     advisory: Locks,
     started_ns: i64,
     files: Option<Arc<FileRoot>>,
+    /// Values that modules above keep, by their types.
+    kept: Mutex<FxHashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
     producer: Producer,
     /// Permits for cursors that produce rows on FETCH: each may hold a thread.
     passing: Arc<Semaphore>,
@@ -72,9 +77,28 @@ impl Database {
         let readers = Arc::new(Semaphore::new(READERS_WAITING_MAX));
         let producer = Producer::new(options.threads * THREADS_PER_PARTITION);
         let (advisory, started_ns) = (Locks::default(), engine.env().now_ns());
-        let inner =
-            Inner { engine, runtime, next_pid, sessions, advisory, started_ns, files, producer, passing, readers };
+        let inner = Inner {
+            engine,
+            runtime,
+            next_pid,
+            sessions,
+            advisory,
+            started_ns,
+            files,
+            kept: Mutex::default(),
+            producer,
+            passing,
+            readers,
+        };
         Ok(Database(Arc::new(inner)))
+    }
+
+    /// A value that a module above keeps with the database, one of each type; at first its default.
+    pub(crate) fn kept<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        let mut kept = self.0.kept.lock();
+        let value = kept.entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(T::default()));
+        // The key is the type of the value.
+        Arc::downcast(Arc::clone(value)).unwrap_or_default()
     }
 
     /// The storage engine.

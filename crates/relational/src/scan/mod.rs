@@ -6,6 +6,7 @@ mod compare;
 mod computed_table;
 pub(crate) mod condition_order;
 pub(crate) mod context;
+mod function_table;
 pub(crate) mod join_keys;
 mod key_filter;
 pub(crate) mod predicate;
@@ -24,10 +25,12 @@ use model::{RowSchemaRef, TableRef};
 pub use columns_table::BATCH_ROWS;
 pub use computed_table::{ComputedTable, Push};
 pub use context::ReadContext;
+pub use function_table::{FunctionRows, argument_columns};
 pub use selection::Selected;
 
 use self::columns_table::ColumnsTable;
 use self::computed_table::ComputedProvider;
+use self::function_table::FunctionTable;
 use self::rows_table::RowsTable;
 
 /// A table with more columns than this exposes only the columns that the query reads. DataFusion iterates several times over
@@ -60,6 +63,12 @@ impl TableSource {
     #[must_use]
     pub fn rows(table: RowSchemaRef, zone: Arc<str>) -> TableSource {
         TableSource::of(Arc::new(RowsTable::new(table, zone)))
+    }
+
+    /// A function of an application. Columns of its rows come first, then those of its arguments.
+    #[must_use]
+    pub fn function(function: Arc<dyn FunctionRows>, zone: &Arc<str>) -> TableSource {
+        TableSource::of(Arc::new(FunctionTable::new(function, zone)))
     }
 
     /// A table whose rows are computed when it is scanned.

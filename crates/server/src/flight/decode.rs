@@ -1,7 +1,6 @@
 //! Decodes record batches from Flight messages.
 //!
-//! Always true: no input causes a panic. The Arrow decoder trusts the buffer offsets in a message
-//! and asserts that they are valid, so they are checked before it runs.
+//! Always true: no input causes a panic, because [`crate::record_batches`] checks each message.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,7 +11,6 @@ use arrow_flight::FlightData;
 use arrow_flight::decode::{DecodedFlightData, DecodedPayload, FlightDataDecoder};
 use arrow_flight::error::FlightError;
 use arrow_flight::sql::server::PeekableFlightDataStream;
-use arrow_ipc::MessageHeader;
 use arrow_schema::SchemaRef;
 use futures::{FutureExt, Stream, StreamExt};
 use model::{Error, Result, SqlState};
@@ -20,6 +18,7 @@ use tonic::Status;
 
 use super::status::SQLSTATE;
 use crate::metrics::Counter;
+use crate::record_batches::{check, malformed};
 
 /// Time and number of messages to read from a stream after it was refused.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
@@ -91,10 +90,6 @@ async fn decoded(decoder: &mut FlightDataDecoder) -> Result<Option<DecodedFlight
     }
 }
 
-fn malformed(text: impl std::fmt::Display) -> Error {
-    Error::new(SqlState::INVALID_BINARY_REPRESENTATION, format!("malformed record batches: {text}"))
-}
-
 fn lost(status: &Status) -> Error {
     match status.code() {
         tonic::Code::ResourceExhausted if status.metadata().get(SQLSTATE).is_some() => {
@@ -127,51 +122,12 @@ impl Stream for Checked {
             }
             return Poll::Ready(next.map(|data| {
                 let data = data.map_err(FlightError::from)?;
-                check(&data).map_err(|text| FlightError::from(Status::invalid_argument(text)))?;
+                check(&data.data_header, data.data_body.len())
+                    .map_err(|text| FlightError::from(Status::invalid_argument(text)))?;
                 Ok(data)
             }));
         }
     }
-}
-
-/// Checks that all buffers and lengths of a message are within its body.
-fn check(data: &FlightData) -> std::result::Result<(), String> {
-    let message = arrow_ipc::root_as_message(&data.data_header).map_err(|error| format!("no message: {error}"))?;
-    let batch = match message.header_type() {
-        MessageHeader::RecordBatch => message.header_as_record_batch(),
-        MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data()),
-        _ => return Ok(()),
-    };
-    let batch = batch.ok_or("a message without its batch")?;
-    if batch.compression().is_some() {
-        return Err("compressed buffers are not supported; send them uncompressed".to_owned());
-    }
-    let body = data.data_body.len();
-    for buffer in batch.buffers().into_iter().flat_map(|buffers| buffers.iter()) {
-        let end = usize::try_from(buffer.offset()).ok().zip(usize::try_from(buffer.length()).ok());
-        let end = end.and_then(|(offset, length)| offset.checked_add(length));
-        if end.is_none_or(|end| end > body) {
-            return Err(format!(
-                "a buffer of {} bytes at {}, where the body has {body}",
-                buffer.length(),
-                buffer.offset()
-            ));
-        }
-    }
-    let rows_max = rows_max(body);
-    let nodes = batch.nodes().into_iter().flat_map(|nodes| nodes.iter());
-    let nodes = nodes.map(|node| (node.length(), node.null_count()));
-    for (rows, nulls) in nodes.chain([(batch.length(), 0)]) {
-        if !(0..=rows_max).contains(&rows) || !(0..=rows).contains(&nulls) {
-            return Err(format!("{rows} rows, {nulls} of them NULL, in {body} bytes"));
-        }
-    }
-    Ok(())
-}
-
-/// Upper bound of the rows in a body: one bit each, plus an allowance for columns without buffers.
-fn rows_max(body: usize) -> i64 {
-    i64::try_from(body).unwrap_or(i64::MAX).saturating_mul(8).saturating_add(1 << 20)
 }
 
 #[cfg(test)]
@@ -201,7 +157,8 @@ mod tests {
     /// Decodes messages like the listener.
     fn decode(messages: Vec<FlightData>) -> Result<usize> {
         let checked = messages.into_iter().map(|data| {
-            check(&data).map_err(|text| FlightError::from(Status::invalid_argument(text)))?;
+            check(&data.data_header, data.data_body.len())
+                .map_err(|text| FlightError::from(Status::invalid_argument(text)))?;
             Ok(data)
         });
         let mut decoder = FlightDataDecoder::new(futures::stream::iter(checked.collect::<Vec<_>>()));

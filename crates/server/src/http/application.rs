@@ -238,7 +238,11 @@ where
 async fn receive(mut call: Call) -> std::result::Result<Request, Refused> {
     let mut received = call.receive().await?;
     let body = received.contents().await?;
-    let Call { context, parts, parameters, .. } = call;
+    let Call { context, mut parts, parameters, .. } = call;
+    // The listener sends no body in reply to HEAD, and handlers need not know it.
+    if parts.method == Method::HEAD {
+        parts.method = Method::GET;
+    }
     Ok(Request { database: context.database.clone(), parts, parameters, body, _received: received })
 }
 

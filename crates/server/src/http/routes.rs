@@ -141,10 +141,12 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    pub(super) fn new(applications: &[Application]) -> Routes {
+    /// - `is_front_end`: whether the database is elsewhere: then only probes and applications are there.
+    pub(super) fn new(applications: &[Application], is_front_end: bool) -> Routes {
+        let is_probe = |route: &Route| ["/ping", "/health", "/ready"].contains(&route.path.as_str());
         let labels = [WRITE, SQL].into_iter().chain(applications.iter().map(Application::prefix));
         Routes {
-            own: table(),
+            own: table().into_iter().filter(|route| !is_front_end || is_probe(route)).collect(),
             times: labels.map(|label| (label, Histogram::default())).collect(),
             applications: applications.to_vec(),
             requests: Family::default(),
@@ -249,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_path_has_the_label_of_its_route_or_its_application() {
-        let routes = Routes::new(&[Application::new("/toy/v1")]);
+        let routes = Routes::new(&[Application::new("/toy/v1")], false);
         for (path, label) in [
             ("/write", "write"),
             ("/api/v2/write", "write"),
