@@ -32,4 +32,5 @@ pub mod result;
 mod run;
 pub mod schema;
 mod tpcc;
+mod tsm;
 mod workload;

@@ -8,6 +8,7 @@
 //! and only figures that do not depend on the amount of work are called comparable. A run that
 //! failed its verification gives no figure.
 
+mod hakom;
 mod iot_benchmark;
 pub(crate) mod mot;
 pub(crate) mod sns;
@@ -33,6 +34,8 @@ pub(crate) enum Source {
     Mot,
     /// The EPICS archiver of the SNS on Hypertable and Oracle.
     Sns,
+    /// Load and scaling tests of HAKOM TSM.
+    Hakom,
 }
 
 /// A published page.
@@ -186,6 +189,9 @@ fn page(source: Option<Source>, reports: &Reports) -> Result<String> {
     }
     if has(Source::Sns) {
         sns::write(reports, &mut text);
+    }
+    if has(Source::Hakom) {
+        hakom::write(reports, &mut text);
     }
     Ok(text)
 }

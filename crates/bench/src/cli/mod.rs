@@ -14,6 +14,7 @@ mod progress;
 mod results;
 mod target;
 mod tpcc;
+mod tsm;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -49,6 +50,7 @@ Examples:
   millrace bench coldstart --sizes 1,2,4,8                      start time by size of the data
   millrace bench breakeven --target millrace,postgres          cost of compression by share of changed values
   millrace bench epics --target millrace,postgres,mariadb      samples of an EPICS archiver (SNS)
+  millrace bench tsm load --target millrace,postgres-rows       managed time series by REST (HAKOM TSM)
   millrace bench list-targets
 
 Exit codes: 0 done and verified; 1 verification failed; 2 not started; 3 stopped early;
@@ -85,6 +87,10 @@ enum Command {
     /// Hypertable and Oracle.
     #[command(after_help = epics::EXAMPLES)]
     Epics(Box<epics::EpicsOptions>),
+    /// Writes and reads managed time series by REST: the load and scaling tests that HAKOM publishes
+    /// for its TSM, and latencies.
+    #[command(after_help = tsm::EXAMPLES)]
+    Tsm(Box<tsm::TsmOptions>),
     /// Tries numbers of clients and rows per request on one target, and reports the best
     /// combination.
     #[command(after_help = "Example: millrace bench tune --target questdb --clients 1,2,4,8 --rows 100,1000,10000")]
@@ -110,7 +116,7 @@ enum Command {
 struct PublishedOptions {
     /// Only this source, printed unless --out is given [default: all].
     source: Option<published::Source>,
-    /// Results of this tool (`--json` of iot, tpcc, rowload, coldstart, epics); measurements without
+    /// Results of this tool (`--json` of iot, tpcc, rowload, coldstart, epics, tsm); measurements without
     /// one are "not run here".
     #[arg(long, value_name = "FILE", num_args = 1..)]
     from: Vec<PathBuf>,
@@ -143,6 +149,7 @@ impl Command {
                 | Command::Coldstart(_)
                 | Command::Breakeven(_)
                 | Command::Epics(_)
+                | Command::Tsm(_)
                 | Command::Tune(_)
                 | Command::Monitor(_)
         )
@@ -168,6 +175,7 @@ pub fn main(arguments: &Arguments) -> ExitCode {
         Command::Coldstart(options) => coldstart::run(options),
         Command::Breakeven(options) => breakeven::run(options),
         Command::Epics(options) => epics::run(options),
+        Command::Tsm(options) => tsm::run(options),
         Command::Tune(options) => tune("iot", options),
         Command::Monitor(options) => monitor(options),
         Command::Published(options) => publish(options),

@@ -115,7 +115,7 @@ fn of_transactions(options: &ReportOptions, reports: &Reports) -> Result<ExitCod
     } else if !reports.coldstart.is_empty() {
         html::coldstart::write(&reports.coldstart, path)?;
     } else {
-        return Err(Error::setup("--html: rowload and epics reports have no page"));
+        return Err(Error::setup("--html: rowload, epics and tsm reports have no page"));
     }
     super::options::say(path);
     Ok(ExitCode::SUCCESS)

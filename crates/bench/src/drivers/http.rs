@@ -35,6 +35,8 @@ const BODY_BYTES_MAX: usize = 1 << 30;
 const BODY_STEP_BYTES: usize = 1 << 20;
 /// Longest excerpt of a server's message in an error, in characters.
 const EXCERPT_CHARS_MAX: usize = 400;
+/// Header line of requests that accept every media type, the default.
+const ACCEPT_ALL: &[u8] = b"Accept: */*\r\n";
 /// Time-out of connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -107,6 +109,20 @@ impl Http {
             404 => Ok(()),
             status => self.accepted("DELETE", target, status),
         }
+    }
+
+    /// Sets the media type that requests accept, instead of all.
+    pub(crate) fn accept(&mut self, media_type: &str) -> Result<()> {
+        if let Some(at) = memchr::memmem::find(&self.headers, ACCEPT_ALL) {
+            self.headers.drain(at..at + ACCEPT_ALL.len());
+        }
+        self.header("Accept", media_type)
+    }
+
+    /// Exchanges the buffer of the last answer's body for another one, which the next answer
+    /// replaces.
+    pub(crate) fn swap_body(&mut self, other: &mut Vec<u8>) {
+        std::mem::swap(&mut self.body, other);
     }
 
     /// Body of the last answer.

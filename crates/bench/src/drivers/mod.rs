@@ -13,7 +13,7 @@ pub(crate) mod copy;
 pub(crate) mod digits;
 mod duckdb;
 pub(crate) mod flight;
-mod http;
+pub(crate) mod http;
 mod influxdb;
 mod influxdb2;
 mod inprocess;

@@ -868,6 +868,11 @@ impl<'a> Rows<'a> {
     pub(crate) fn of(messages: &'a [u8]) -> Rows<'a> {
         Rows { messages }
     }
+
+    /// The remaining messages, for a later [`Rows::of`].
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.messages
+    }
 }
 
 impl<'a> Iterator for Rows<'a> {

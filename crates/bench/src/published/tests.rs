@@ -55,7 +55,7 @@ fn measurements_without_a_run_take_one_line_for_each_source() {
     let text = page(None, &Reports::default()).expect("a page");
     assert!(!text.lines().any(|line| line.starts_with('|')), "{text}");
     let lines = not_run(&text);
-    assert_eq!(lines.len(), PAGES.len() + 2, "and MOT, and the SNS");
+    assert_eq!(lines.len(), PAGES.len() + 3, "and MOT, the SNS and HAKOM");
     for case in PAGES.iter().flat_map(|page| page.cases).filter(|case| !(case.numbers)().is_empty()) {
         let listed = format!("{} ({} figures, `millrace {}`)", case.name, (case.numbers)().len(), case.command);
         assert!(lines.iter().any(|line| line.contains(&listed)), "{listed}");

@@ -9,6 +9,7 @@ use crate::epics;
 use crate::error::{Error, Result};
 use crate::result::RunResult;
 use crate::tpcc::{self, coldstart, rowload};
+use crate::tsm;
 
 /// The reports of several files.
 #[derive(Default)]
@@ -19,6 +20,7 @@ pub(crate) struct Reports {
     pub(crate) rowload: Vec<rowload::Report>,
     pub(crate) coldstart: Vec<coldstart::Report>,
     pub(crate) epics: Vec<epics::Report>,
+    pub(crate) tsm: Vec<tsm::Report>,
 }
 
 impl Reports {
@@ -51,6 +53,8 @@ impl Reports {
                 self.rowload.push(of(report)?);
             } else if has("spans") && has("pvs") {
                 self.epics.push(of(report)?);
+            } else if has("tsm") && has("figures") {
+                self.tsm.push(of(report)?);
             } else if has("sizes") {
                 self.coldstart.push(of(report)?);
             } else {
@@ -68,6 +72,7 @@ impl Reports {
             !self.rowload.is_empty(),
             !self.coldstart.is_empty(),
             !self.epics.is_empty(),
+            !self.tsm.is_empty(),
         ];
         there.iter().filter(|there| **there).count()
     }
@@ -96,10 +101,18 @@ mod tests {
             file("rowload.json", &serde_json::to_string(&[rowload::Report::default()]).unwrap()),
             file("cold.json", &serde_json::to_string(&[coldstart::Report::default()]).unwrap()),
             file("epics.json", &serde_json::to_string(&[epics::Report::default()]).unwrap()),
+            file("tsm.json", &serde_json::to_string(&[tsm::Report::default()]).unwrap()),
         ];
         let read = Reports::read(&paths).unwrap();
-        let counts = [read.runs.len(), read.tpcc.len(), read.rowload.len(), read.coldstart.len(), read.epics.len()];
-        assert_eq!((counts, read.kinds()), ([1; 5], 5));
+        let counts = [
+            read.runs.len(),
+            read.tpcc.len(),
+            read.rowload.len(),
+            read.coldstart.len(),
+            read.epics.len(),
+            read.tsm.len(),
+        ];
+        assert_eq!((counts, read.kinds()), ([1; 6], 6));
         for text in ["[{}]", "{}", "no"] {
             let path = file("bad.json", text);
             let error = Reports::read(std::slice::from_ref(&path)).err().unwrap().to_string();

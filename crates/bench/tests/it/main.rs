@@ -9,3 +9,4 @@ mod cluster;
 mod data_set;
 mod epics;
 mod peers;
+mod tsm;
