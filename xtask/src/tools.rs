@@ -30,6 +30,8 @@ const IOC: [&str; 3] = ["softioc==4.7.2", "aioca==2.1", "p4p==4.3.0"];
 const ARCHIVER_CLIENTS: [&str; 4] = ["aapy==0.12", "pyarchappl==1.0.3.post3", "archapp==1.1.0", "protobuf==3.20.3"];
 /// Another one, which needs a new protobuf.
 const RETRIEVAL_CLIENT: [&str; 1] = ["epicsarchiver-retrieval-client[all]==1.0.1"];
+/// Sends what an OpenAPI document describes, and checks the replies.
+const SCHEMATHESIS: [&str; 2] = ["schemathesis==4.32.5", "hypothesis==6.170.17"];
 const PGJDBC: &str = "42.7.4";
 const GO_TPC: &str = "1.0.12";
 
@@ -49,6 +51,8 @@ pub(crate) struct Tools {
     pub(crate) archiver_clients: PathBuf,
     /// A Python with epicsarchiver-retrieval-client.
     pub(crate) retrieval_client: PathBuf,
+    /// A Python with schemathesis.
+    pub(crate) schemathesis: PathBuf,
     /// Folder of the benchmark's peers, if requested.
     pub(crate) peers: Option<PathBuf>,
 }
@@ -64,6 +68,7 @@ impl Tools {
             .env("MILLRACE_TEST_IOC_PYTHON", &self.ioc)
             .env("MILLRACE_TEST_AA_PYTHON", &self.archiver_clients)
             .env("MILLRACE_TEST_AA_RETRIEVAL_PYTHON", &self.retrieval_client)
+            .env("MILLRACE_TEST_SCHEMATHESIS_PYTHON", &self.schemathesis)
             .envs(self.peers.as_ref().map(|folder| ("MILLRACE_TEST_PEERS", folder)))
             // The server binary for the benchmark's tests: the one built for the other tests.
             .env("MILLRACE_SERVER_BINARY", target_dir().join("debug/millrace"))
@@ -101,14 +106,17 @@ pub(crate) fn fetch() -> Result<Tools> {
     let archiver_clients = venv(&folder.join("archiver-clients"), &ARCHIVER_CLIENTS, imports)?;
     let imports = "import epicsarchiver.epicsarchiver";
     let retrieval_client = venv(&folder.join("archiver-retrieval"), &RETRIEVAL_CLIENT, imports)?;
+    let schemathesis = venv(&folder.join("schemathesis"), &SCHEMATHESIS, "import schemathesis.openapi")?;
     let (postgres, pgjdbc, go_tpc) = (postgres()?, pgjdbc(&folder)?, go_tpc(&folder)?);
-    let tools = Tools { postgres, python, pgjdbc, go_tpc, ioc, archiver_clients, retrieval_client, peers: None };
+    let tools =
+        Tools { postgres, python, pgjdbc, go_tpc, ioc, archiver_clients, retrieval_client, schemathesis, peers: None };
     println!("tools: PostgreSQL in {}", tools.postgres.display());
     println!("tools: psycopg, SQLAlchemy, Django, DuckDB, pyarrow and ADBC by {}", tools.python.display());
     println!("tools: pgjdbc is {}", tools.pgjdbc.display());
     println!("tools: softioc, aioca and p4p by {}", tools.ioc.display());
     println!("tools: aapy, pyarchappl and archapp by {}", tools.archiver_clients.display());
     println!("tools: epicsarchiver-retrieval-client by {}", tools.retrieval_client.display());
+    println!("tools: schemathesis by {}", tools.schemathesis.display());
     println!("tools: go-tpc is {}", tools.go_tpc.display());
     Ok(tools)
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use query::Database;
 use server::Server;
 use tokio::sync::oneshot;
+use tsm::Tsm;
 
 use crate::failure::Failure;
 use crate::serve;
@@ -36,6 +37,7 @@ pub(crate) async fn with_database(
     let options = engine::Options { memory_bytes, ..engine::Options::default() };
     let (engine, _) = serve::open(dir, options).await?;
     let database = Database::new(engine.clone(), serve::query_options(memory_bytes, files))?;
+    database.add_functions(Tsm::default().functions());
     let (stop, stopped) = oneshot::channel::<()>();
     // The server stops when the sender is dropped, too.
     let serving = server.ready(&database, Duration::from_secs(1)).run(async { drop(stopped.await) });

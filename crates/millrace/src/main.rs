@@ -11,6 +11,7 @@ mod connect;
 mod demo;
 mod embedded;
 mod failure;
+mod front_end;
 mod http;
 mod inspect;
 mod logging;
@@ -60,6 +61,7 @@ struct Cli {
 enum Command {
     Demo(demo::Arguments),
     Serve(serve::Arguments),
+    Tsm(front_end::Arguments),
     Sql(sql::Arguments),
     Write(write::Arguments),
     Archive(archive::Arguments),
@@ -125,6 +127,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<(), Failure> {
             let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
             serve::run(&given, &unknown_variables(names))
         }
+        Command::Tsm(arguments) => front_end::run(&given, &arguments),
         Command::Sql(arguments) => sql::run(&given, &arguments),
         Command::Write(arguments) => write::run(&given, &arguments),
         Command::Archive(arguments) => archive::run(&given, &arguments),

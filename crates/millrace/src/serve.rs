@@ -17,6 +17,7 @@ use env::RealEnv;
 use query::Database;
 use server::{Listener, Server};
 use tracing::{Value, field};
+use tsm::Tsm;
 
 use crate::config::{Given, LogFormat, Settings};
 use crate::failure::Failure;
@@ -71,11 +72,11 @@ fn warn_of(settings: &Settings, unknown_variables: &[String]) {
 }
 
 async fn serve(settings: &Settings) -> Result<(), Failure> {
-    let place = archiver::Place::default();
+    let (place, tsm) = (archiver::Place::default(), Tsm::default());
     let server = Server::bind(server::Options {
         listeners: settings.listeners.clone(),
         max_connections: settings.max_connections,
-        applications: [archiver::applications(&place), tsm::applications()].concat(),
+        applications: [archiver::applications(&place), tsm.applications()].concat(),
     })
     .await?;
     let stop = Stop::listen(settings.grace)?;
@@ -84,6 +85,7 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     let (engine, recovery) = open(&settings.data, options).await?;
     stop.opened(&engine);
     let database = Database::new(engine.clone(), query_options(settings.memory_bytes, settings.files.clone()))?;
+    database.add_functions(tsm.functions());
     let addresses: Vec<_> = server.addresses().collect();
     let archiver = match start_archiver(settings.archiver, &database, &place).await {
         Ok(archiver) => archiver,
@@ -92,10 +94,14 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
             return Err(failure);
         }
     };
+    let schedules = tsm.start(&database);
     let server = server.ready(&database, settings.grace);
     // Printed when it is true: a client that waits for these lines can connect at once.
     announce(settings, &addresses, &recovery);
     server.run(stop.clone().wait()).await;
+    schedules.abort();
+    // It must not use the engine any more when that is closed.
+    let _ = schedules.await;
     if let Some(archiver) = archiver {
         archiver.stop().await;
     }
@@ -130,7 +136,7 @@ async fn start_archiver(
 }
 
 /// Without passwords, everyone who reaches the port has all privileges.
-fn refuse_beyond_loopback(settings: &Settings) -> Result<(), Failure> {
+pub(crate) fn refuse_beyond_loopback(settings: &Settings) -> Result<(), Failure> {
     for (listener, address) in &settings.listeners {
         if !address.ip().is_loopback() {
             let flag = listener.flag();

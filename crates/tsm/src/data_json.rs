@@ -4,6 +4,7 @@
 //! `null`.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
@@ -12,35 +13,30 @@ use model::{Error, Result};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 use timeseries::flag::Flag;
-use timeseries::points::Points;
 use timeseries::raster::Calendar;
 use timeseries::stamp::{self, Form, UtcWriter};
 
+use crate::data::{Meaning, Sent, SentPoint, SentPoints};
 use crate::definition_json::IntervalJson;
 use crate::store::Timed;
 use crate::tables::invalid;
 
-/// Points of one series that a client writes.
+/// Points of one series.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
-pub(crate) struct DataJson<'a> {
-    /// Name or number of the series, in requests for several.
+struct DataJson<'a> {
     #[serde(borrow, default)]
-    pub(crate) name: Option<Cow<'a, str>>,
+    name: Option<Cow<'a, str>>,
     #[serde(rename = "ID", default)]
-    pub(crate) id: Option<i64>,
-    /// Raster of the points, if it is not that of the series.
+    id: Option<i64>,
     #[serde(default)]
-    pub(crate) interval: Option<IntervalJson>,
-    /// Unit of the values, if it is not that of the series.
+    interval: Option<IntervalJson>,
     #[serde(borrow, default)]
-    pub(crate) unit: Option<Cow<'a, str>>,
-    /// Calendar of times without an offset and of the raster, if it is not that of the series.
+    unit: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
-    pub(crate) time_zone: Option<Cow<'a, str>>,
-    /// Version of the points, for series with quotation.
+    time_zone: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
-    pub(crate) quotation: Option<Cow<'a, str>>,
+    quotation: Option<Cow<'a, str>>,
     #[serde(borrow)]
     data: Vec<PointJson<'a>>,
 }
@@ -103,94 +99,89 @@ impl Visitor<'_> for NumberVisitor {
     }
 }
 
-impl DataJson<'_> {
-    /// # Errors
-    /// 22023 naming the line and column of what cannot be read.
-    pub(crate) fn parse(body: &[u8]) -> Result<DataJson<'_>> {
-        serde_json::from_slice(body).map_err(|error| malformed(&error))
-    }
+/// Parses a body.
+///
+/// # Errors
+/// 22023 naming the line and column of what cannot be read.
+pub(crate) fn parse(body: &[u8], is_list: bool) -> Result<Vec<Sent<'_>>> {
+    let all: serde_json::Result<Vec<DataJson<'_>>> =
+        if is_list { serde_json::from_slice(body) } else { serde_json::from_slice(body).map(|one| vec![one]) };
+    let all = all.map_err(|error| {
+        invalid(format!("the body is not data of a series: {error}"))
+            .with_hint("expected {\"Data\": [{\"From\": \"2025-03-29T23:00:00Z\", \"Value\": 4.0, \"Flag\": 9}]}")
+    })?;
+    Ok(all.into_iter().map(Sent::from).collect())
+}
 
-    /// # Errors
-    /// Those of [`DataJson::parse`].
-    pub(crate) fn parse_all(body: &[u8]) -> Result<Vec<DataJson<'_>>> {
-        serde_json::from_slice(body).map_err(|error| malformed(&error))
-    }
-
-    /// The points, in ascending order of their times.
-    ///
-    /// - `calendar`: that of times without an offset.
-    ///
-    /// # Errors
-    /// 22007 for a text that is no time, 22023 for an unknown flag and for two points of one time.
-    pub(crate) fn timed(&self, calendar: &Calendar) -> Result<Timed> {
-        let mut all = Vec::with_capacity(self.data.len());
-        for (at, point) in self.data.iter().enumerate() {
-            let named = |error: Error| error.context(format!("Data[{at}]"));
-            let time = stamp::parse(&point.from, calendar.zone()).map_err(named)?;
-            let Number(value) = point.value;
-            let flag = match point.flag {
-                None if value.is_none() => Flag::Missing,
-                None => Flag::Valid,
-                Some(id) => Flag::from_id(id).ok_or_else(|| named(unknown_flag(id)))?,
-            };
-            all.push((time, value, flag));
-        }
-        if !all.is_sorted_by_key(|(time, ..)| *time) {
-            all.sort_by_key(|(time, ..)| *time);
-        }
-        if let Some(twice) = all.windows(2).find(|two| two[0].0 == two[1].0) {
-            let time = stamp::text(twice[0].0, &TimeZone::UTC, Form::Utc);
-            return Err(invalid(format!("there are two points of {time}")));
-        }
-        let mut timed = Timed { times: Vec::with_capacity(all.len()), points: Points::with_capacity(all.len()) };
-        for (time, value, flag) in all {
-            timed.times.push(time);
-            timed.points.push(value, flag);
-        }
-        Ok(timed)
+impl<'a> From<DataJson<'a>> for Sent<'a> {
+    fn from(json: DataJson<'a>) -> Sent<'a> {
+        let DataJson { name, id, interval, unit, time_zone, quotation, data } = json;
+        let point = |PointJson { from, value: Number(value), flag }| SentPoint { from, value, flag };
+        let points = SentPoints::Texts(data.into_iter().map(point).collect());
+        Sent { name, id, meaning: Meaning { interval, unit, time_zone, quotation }, points }
     }
 }
 
-fn malformed(error: &serde_json::Error) -> Error {
-    invalid(format!("the body is not data of a series: {error}"))
-        .with_hint("expected {\"Data\": [{\"From\": \"2025-03-29T23:00:00Z\", \"Value\": 4.0, \"Flag\": 9}]}")
-}
-
-fn unknown_flag(id: i64) -> Error {
-    let known: Vec<String> = Flag::ALL.iter().map(|flag| format!("{} {}", flag.id(), flag.name())).collect();
-    invalid(format!("flag {id} is not known: expected {}", known.join(", ")))
-}
-
-/// Writes points.
-pub(crate) struct PointWriter {
+/// Writes times as texts.
+pub(crate) struct StampWriter {
     form: Form,
     zone: TimeZone,
     utc: UtcWriter,
+}
+
+impl StampWriter {
+    pub(crate) fn new(form: Form, calendar: &Calendar) -> StampWriter {
+        StampWriter { form, zone: calendar.zone().clone(), utc: UtcWriter::default() }
+    }
+
+    pub(crate) fn write(&mut self, out: &mut Vec<u8>, time: i64) {
+        match self.form {
+            Form::Utc => self.utc.write(out, time),
+            form => stamp::write(out, time, &self.zone, form),
+        }
+    }
+}
+
+/// Writes the points of a series.
+pub(crate) struct JsonWriter {
+    stamps: StampWriter,
+    /// Place of the series in a list.
+    place: Option<usize>,
     is_first: bool,
 }
 
-impl PointWriter {
-    pub(crate) fn new(form: Form, calendar: &Calendar) -> PointWriter {
-        PointWriter { form, zone: calendar.zone().clone(), utc: UtcWriter::default(), is_first: true }
+impl JsonWriter {
+    pub(crate) fn new(form: Form, calendar: &Calendar, place: Option<usize>) -> JsonWriter {
+        JsonWriter { stamps: StampWriter::new(form, calendar), place, is_first: true }
     }
 
-    /// Appends all points; see [`PointWriter::write_range`].
-    pub(crate) fn write(&mut self, out: &mut Vec<u8>, timed: &Timed) {
-        self.write_range(out, timed, 0..timed.times.len());
+    /// Appends the members of a series before its points.
+    ///
+    /// # Errors
+    /// XX000 if they cannot be encoded.
+    pub(crate) fn start(&self, out: &mut Vec<u8>, head: &Head) -> Result<()> {
+        if self.place.is_some_and(|place| place > 0) {
+            out.push(b',');
+        }
+        let is_named = self.place.is_some();
+        let Head { id, name, interval, unit } = head;
+        let head = HeadJson { id: id.filter(|_| is_named), name: is_named.then_some(name), interval, unit };
+        let mut text = serde_json::to_vec(&head).map_err(Error::bug)?;
+        text.pop();
+        out.append(&mut text);
+        out.extend_from_slice(b",\"Data\":[");
+        Ok(())
     }
 
     /// Appends some points, with commas before all but the first that were ever written.
-    pub(crate) fn write_range(&mut self, out: &mut Vec<u8>, timed: &Timed, range: Range<usize>) {
+    pub(crate) fn write(&mut self, out: &mut Vec<u8>, timed: &Timed, range: Range<usize>) {
         out.reserve(range.len() * 64);
         let mut buffer = zmij::Buffer::new();
         for at in range {
             let (time, (value, flag)) = (timed.times[at], timed.points.get(at));
             out.extend_from_slice(if self.is_first { b"{\"From\":\"" } else { b",{\"From\":\"" });
             self.is_first = false;
-            match self.form {
-                Form::Utc => self.utc.write(out, time),
-                form => stamp::write(out, time, &self.zone, form),
-            }
+            self.stamps.write(out, time);
             out.extend_from_slice(b"\",\"Value\":");
             match value {
                 None => out.extend_from_slice(b"null"),
@@ -206,7 +197,8 @@ impl PointWriter {
     }
 }
 
-fn flag_text(flag: Flag) -> &'static [u8] {
+/// The number of a flag.
+pub(crate) fn flag_text(flag: Flag) -> &'static [u8] {
     match flag {
         Flag::NoValue => b"0",
         Flag::Accounted => b"20",
@@ -220,32 +212,47 @@ fn flag_text(flag: Flag) -> &'static [u8] {
     }
 }
 
-/// Members of a reply before its points.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "PascalCase")]
-pub(crate) struct Head<'a> {
-    #[serde(rename = "ID", skip_serializing_if = "Option::is_none")]
+/// The head of a series in a reply.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
     pub(crate) id: Option<i64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) name: Option<&'a str>,
+    pub(crate) name: String,
+    /// Interval and unit of the points.
     pub(crate) interval: IntervalJson,
-    pub(crate) unit: &'a str,
+    pub(crate) unit: String,
 }
 
-impl Head<'_> {
-    /// Appends the members and the start of the list of points.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) -> Result<()> {
-        let mut text = serde_json::to_vec(self).map_err(Error::bug)?;
-        text.pop();
-        out.append(&mut text);
-        out.extend_from_slice(b",\"Data\":[");
-        Ok(())
+impl Head {
+    /// Pairs for formats that have such.
+    pub(crate) fn metadata(&self) -> HashMap<String, String> {
+        let pairs = [("name", self.name.clone()), ("unit", self.unit.clone()), ("interval", self.interval.to_string())];
+        pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
+
+    #[cfg(test)]
+    pub(crate) fn sample() -> Head {
+        Head { id: None, name: String::new(), interval: IntervalJson::named("Hour"), unit: "kW".to_owned() }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct HeadJson<'a> {
+    #[serde(rename = "ID", skip_serializing_if = "Option::is_none")]
+    id: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a String>,
+    interval: &'a IntervalJson,
+    unit: &'a str,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn timed_of(body: &[u8], calendar: &Calendar) -> Result<Timed> {
+        parse(body, false)?.remove(0).points.timed(calendar)
+    }
 
     #[test]
     fn every_value_and_flag_survives_json() {
@@ -268,12 +275,12 @@ mod tests {
         let calendar = Calendar::parse("Europe/Vienna").unwrap();
         for form in [Form::Utc, Form::Offset, Form::Local] {
             let mut out = b"{\"Data\":[".to_vec();
-            PointWriter::new(form, &calendar).write(&mut out, &timed);
+            JsonWriter::new(form, &calendar, None).write(&mut out, &timed, 0..timed.times.len());
             out.extend_from_slice(b"]}");
-            assert_eq!(DataJson::parse(&out).unwrap().timed(&calendar).unwrap(), timed);
+            assert_eq!(timed_of(&out, &calendar).unwrap(), timed);
         }
-        let nan = DataJson::parse(br#"{"Data":[{"From":"2025-01-01T00:00:00Z","Value":"NaN"}]}"#).unwrap();
-        assert!(nan.timed(&calendar).unwrap().points.values[0].is_nan());
+        let nan = br#"{"Data":[{"From":"2025-01-01T00:00:00Z","Value":"NaN"}]}"#;
+        assert!(timed_of(nan, &calendar).unwrap().points.values[0].is_nan());
     }
 
     #[test]
@@ -297,7 +304,7 @@ mod tests {
             (r#"{}"#, "missing field `Data`"),
             (r#"{"Data":[{"From":"2025-10-26","Value":1e999}]}"#, "number out of range"),
         ] {
-            let error = DataJson::parse(body.as_bytes()).and_then(|data| data.timed(&calendar)).unwrap_err();
+            let error = timed_of(body.as_bytes(), &calendar).unwrap_err();
             assert!(error.to_string().contains(expected), "{body}: {error}");
         }
     }

@@ -1,5 +1,8 @@
 //! Requests for the points of series.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use engine::{Reservation, Work};
 use futures::{StreamExt, stream};
 use jiff::tz::TimeZone;
@@ -14,10 +17,13 @@ use timeseries::stamp::{self, Form};
 use tokio::sync::mpsc;
 
 use crate::attributes::{self, Attributes, Condition};
-use crate::data_json::{DataJson, Head, PointWriter};
+use crate::data::{Meaning, Sent};
+use crate::data_json::Head;
 use crate::definition_json::{IntervalJson, SeriesJson};
 use crate::definitions::{self, Series};
+use crate::encoding::{Document, Encoding, PointWriter};
 use crate::parameters::{Parameters, Range, user};
+use crate::periods;
 use crate::reading::{Output, Reading, Wanted};
 use crate::replies::{self, Piece};
 use crate::sources::{self, Quotation, WINDOW};
@@ -63,12 +69,25 @@ pub(crate) fn repository(request: &Request) -> &str {
 }
 
 async fn read_one(mut sql: SqlClient, series: Series, request: &Request) -> Result<Response> {
-    let mut parameters = Parameters::of(request)?;
-    let range = Range::take(&mut parameters)?;
-    parameters.finish()?;
+    let (range, document) = whole_query(request)?;
     let units = Units::load(&mut sql).await?;
     let wanted = wanted_of(&mut sql, &series, &range, now(request)).await?;
-    reply_with(request, sql, &units, series, &range, &wanted).await
+    reply_with(request, sql, &units, series, (&range, &wanted), document).await
+}
+
+/// The parameters of a request for the points of one series or formula, and the form of the reply.
+fn whole_query(request: &Request) -> Result<(Range, Document)> {
+    let mut parameters = Parameters::of(request)?;
+    let document = document(request, &mut parameters, false)?;
+    let range = Range::take(&mut parameters)?;
+    parameters.finish()?;
+    let document = Document { form: range.form, ..document };
+    Ok((range, document))
+}
+
+fn document(request: &Request, parameters: &mut Parameters, is_list: bool) -> Result<Document> {
+    let encoding = Encoding::of_reply(parameters, request.headers())?;
+    Ok(Document { encoding, form: Form::Utc, is_list })
 }
 
 /// The points of a series as a reply: in one piece, or window by window if they are many.
@@ -77,22 +96,25 @@ async fn reply_with(
     mut sql: SqlClient,
     units: &Units,
     series: Series,
-    range: &Range,
-    wanted: &Wanted,
+    (range, wanted): (&Range, &Wanted),
+    document: Document,
 ) -> Result<Response> {
-    let mut writer = PointWriter::new(range.form, range.calendar(&series));
+    let calendar = range.calendar(&series).clone();
     let mut reading = Reading::new(&mut sql, series, units, wanted).await?;
-    let mut out = Vec::new();
-    head(&reading, wanted.output, false).write(&mut out)?;
+    let head = head(&reading, wanted.output);
+    let mut writer = document.writer(0, &head, &calendar);
+    let mut out = document.start(std::slice::from_ref(&head))?;
+    writer.start(&mut out, &head)?;
     if reading.is_long() {
         let sum = vec![Term { reading, times: None }];
-        return windows(request, sql, sum, writer, out).await;
+        return windows(request, sql, sum, (document, writer), out).await;
     }
     while let Some(timed) = reading.next(&mut sql).await? {
-        writer.write(&mut out, &timed);
+        writer.write(&mut out, &timed, 0..timed.times.len())?;
     }
-    out.extend_from_slice(b"]}\n");
-    replies::whole(request.headers(), out)
+    writer.end(&mut out);
+    out.extend_from_slice(document.end());
+    replies::whole(request.headers(), document.encoding, out)
 }
 
 /// A reply that is made window by window. All windows see one state.
@@ -102,49 +124,61 @@ async fn windows(
     request: &Request,
     mut sql: SqlClient,
     terms: Vec<Term>,
-    writer: PointWriter,
+    (document, writer): (Document, PointWriter),
     out: Vec<u8>,
 ) -> Result<Response> {
     sql.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]).await?;
     let memory = request.database().engine().memory().clone();
     let pieces = stream::unfold(
         (sql, terms, writer, memory, Some(out)),
-        |(mut sql, mut terms, mut writer, memory, out)| async {
+        move |(mut sql, mut terms, mut writer, memory, out)| async move {
             let mut out = out?;
-            let (piece, next) = match sum_of_window(&mut sql, &mut terms).await {
-                Ok(Some(timed)) => {
-                    writer.write(&mut out, &timed);
-                    (Piece::new(&memory, out), Some(Vec::new()))
-                }
+            let next = match sum_of_window(&mut sql, &mut terms).await {
+                Ok(Some(timed)) => writer.write(&mut out, &timed, 0..timed.times.len()).map(|()| Some(Vec::new())),
                 Ok(None) => {
-                    out.extend_from_slice(b"]}\n");
-                    (Piece::new(&memory, out), None)
+                    writer.end(&mut out);
+                    out.extend_from_slice(document.end());
+                    Ok(None)
                 }
+                Err(error) => Err(error),
+            };
+            let (piece, next) = match next {
+                Ok(next) => (Piece::new(&memory, out), next),
                 Err(error) => (Err(error), None),
             };
             let next = next.filter(|_| piece.is_ok());
             Some((piece, (sql, terms, writer, memory, next)))
         },
     );
-    Ok(replies::streamed(request.headers(), pieces))
+    Ok(replies::streamed(request.headers(), document.encoding, pieces))
 }
 
-async fn wanted_of(sql: &mut SqlClient, series: &Series, range: &Range, now: i64) -> Result<Wanted> {
+/// The points that a range means of a series.
+///
+/// # Errors
+/// Those of [`Range::wanted`] and [`Range::audit`]; 22023 for a formula without both limits; those of SQL.
+pub(crate) async fn wanted_of(sql: &mut SqlClient, series: &Series, range: &Range, now: i64) -> Result<Wanted> {
     if !range.is_bounded() && series.is_virtual() {
         return Err(invalid(format!("series \"{}\" is computed: parameters from and to are needed", series.name)));
     }
-    let ends = if range.is_bounded() { None } else { store::ends(sql, series).await? };
-    let mut wanted = range.wanted(series, ends, now)?;
-    if let Some((time, is_exact)) = range.audit(series)? {
-        wanted.as_of = as_of(sql, series, time, is_exact).await?;
-    }
-    Ok(wanted)
+    let as_of = match range.audit(series)? {
+        Some((time, is_exact)) => as_of(sql, series, time, is_exact).await?,
+        None => range.as_of(series)?,
+    };
+    // Without audit there is one state only, and reading refuses others.
+    let state = if series.audit { as_of } else { AsOf::Now };
+    let ends = if range.is_bounded() { None } else { store::ends(sql, series, state).await? };
+    let period = match &range.period {
+        Some(name) => Some(Arc::new(periods::find(sql, name, range.calendar(series).zone()).await?)),
+        None => None,
+    };
+    Ok(Wanted { as_of, period, ..range.wanted(series, ends, now)? })
 }
 
 /// The state that a time of `audit` means: that after the change whose stamp it is, or else that of the time itself.
 async fn as_of(sql: &mut SqlClient, series: &Series, time: i64, is_exact: bool) -> Result<AsOf> {
     // PostgreSQL's clients see microseconds of the stamps.
-    let recorded = store::modifications(sql, series, (time, time + MICROSECOND)).await?;
+    let recorded = store::modifications(sql, series, (time, time.saturating_add(MICROSECOND))).await?;
     match (recorded.last(), is_exact) {
         (Some(recorded), true) => Ok(AsOf::ChangedAt(store::commit_time(sql, series, recorded).await?)),
         (Some(recorded), false) => Ok(AsOf::Time(store::commit_time(sql, series, recorded).await?)),
@@ -187,37 +221,32 @@ pub(crate) async fn quotations(request: Request) -> Result<Response> {
 /// `/repositories/{repository}/formulas/evaluate`: the points of a formula that no series has.
 pub(crate) async fn evaluate(request: Request) -> Result<Response> {
     let mut sql = SqlClient::new(request.database());
-    let mut parameters = Parameters::of(&request)?;
-    let range = Range::take(&mut parameters)?;
-    parameters.finish()?;
+    let (range, document) = whole_query(&request)?;
     let mut series = SeriesJson::parse(request.body())?.formula(repository(&request))?;
     let units = Units::load(&mut sql).await?;
     series.formulas = sources::resolved(&mut sql, &units, &series).await?;
     let wanted = wanted_of(&mut sql, &series, &range, now(&request)).await?;
-    reply_with(&request, sql, &units, series, &range, &wanted).await
+    reply_with(&request, sql, &units, series, (&range, &wanted), document).await
 }
 
-fn head(reading: &Reading, output: Output, is_named: bool) -> Head<'_> {
+fn head(reading: &Reading, output: Output) -> Head {
     let series = reading.series();
     let interval = match (output, series.raster) {
         (Output::Raster(raster), _) | (Output::Own, Some(raster)) => IntervalJson::of(raster),
         (Output::Own, None) => IntervalJson::named("No"),
         (Output::Total, _) => IntervalJson::named("Total"),
     };
-    Head {
-        id: is_named.then_some(series.id),
-        name: is_named.then_some(series.name.as_str()),
-        interval,
-        unit: &reading.unit().name,
-    }
+    Head { id: Some(reading.id()), name: series.name.clone(), interval, unit: reading.unit().name.clone() }
 }
 
 async fn write_one(sql: &mut SqlClient, series: Series, request: &Request) -> Result<Response> {
     let mut parameters = Parameters::of(request)?;
-    let quotation = parameters.take("quotation")?;
+    let encoding = Encoding::of_body(&mut parameters, request.headers())?;
+    let meaning = Meaning::take(&mut parameters)?;
     parameters.finish()?;
     let _decoded = reserve(request)?;
-    let data = DataJson::parse(request.body())?;
+    let mut all = encoding.parse(request, false)?;
+    let data = all.pop().ok_or_else(|| Error::bug("a body without a series"))?;
     if data.name.as_ref().is_some_and(|name| *name != series.name) || data.id.is_some_and(|id| id != series.id) {
         return Err(invalid(format!(
             "the body names another series than \"{}\", which the address names",
@@ -225,7 +254,7 @@ async fn write_one(sql: &mut SqlClient, series: Series, request: &Request) -> Re
         )));
     }
     let units = Units::load(sql).await?;
-    let prepared = writing::prepare(series, &units, &data, quotation.as_deref())?;
+    let prepared = writing::prepare(series, &units, &data.meaning.or(&meaning), data.points)?;
     writing::store(sql, now(request), &user(request.headers()), &[prepared]).await?;
     Ok(replies::empty(StatusCode::NO_CONTENT))
 }
@@ -254,7 +283,8 @@ async fn delete(sql: &mut SqlClient, series: &Series, request: &Request) -> Resu
     Ok(replies::empty(StatusCode::NO_CONTENT))
 }
 
-/// Reserves the memory of the points of a body: a point has at least 45 bytes in JSON, and some 130 decoded.
+/// Reserves the memory of the points of a body, decoded: a point has at least 45 bytes in JSON and some 130 decoded, 18 and 50
+/// in Arrow.
 fn reserve(request: &Request) -> Result<Reservation> {
     let mut decoded = request.database().engine().memory().reservation(Work::Requests);
     decoded.grow(3 * request.body().len() as u64)?;
@@ -271,11 +301,21 @@ pub(crate) async fn collection(request: Request) -> Result<Response> {
 }
 
 /// Series that the parameters `name` and `id` of a request name, in this order.
-async fn all_named(sql: &mut SqlClient, request: &Request, parameters: &mut Parameters) -> Result<Vec<Series>> {
+///
+/// # Errors
+/// 22023 for too many, or none; 42704 for one that does not exist; those of SQL.
+pub(crate) async fn all_named(
+    sql: &mut SqlClient,
+    request: &Request,
+    parameters: &mut Parameters,
+) -> Result<Vec<Series>> {
     let names = parameters.take_all("name").into_iter().chain(parameters.take_all("id"));
     let names: Vec<String> = names.collect();
     if names.is_empty() {
         return Err(invalid("parameter name or id is needed, once for each series".to_owned()));
+    }
+    if names.len() > SERIES_MAX {
+        return Err(invalid(format!("{} series in one request: expected at most {SERIES_MAX}", names.len())));
     }
     definitions::find_all(sql, repository(request), &names).await
 }
@@ -283,30 +323,33 @@ async fn all_named(sql: &mut SqlClient, request: &Request, parameters: &mut Para
 async fn read_many(request: &Request) -> Result<Response> {
     let mut sql = SqlClient::new(request.database());
     let mut parameters = Parameters::of(request)?;
+    let document = document(request, &mut parameters, true)?;
     let range = Range::take(&mut parameters)?;
+    let document = Document { form: range.form, ..document };
     let series = all_named(&mut sql, request, &mut parameters).await?;
     parameters.finish()?;
-    if series.len() > SERIES_MAX {
-        return Err(invalid(format!("{} series in one request: expected at most {SERIES_MAX}", series.len())));
-    }
     let units = Units::load(&mut sql).await?;
-    let mut readings = Vec::with_capacity(series.len());
+    let (mut parts, mut heads) = (Vec::with_capacity(series.len()), Vec::with_capacity(series.len()));
     for series in series {
         let wanted = wanted_of(&mut sql, &series, &range, now(request)).await?;
-        let writer = PointWriter::new(range.form, range.calendar(&series));
+        let calendar = range.calendar(&series).clone();
         let name = series.name.clone();
         let reading = Reading::new(&mut sql, series, &units, &wanted).await.map_err(|error| of_series(&name, error))?;
-        readings.push((reading, wanted.output, writer));
+        let head = head(&reading, wanted.output);
+        parts.push(Part { reading, writer: document.writer(parts.len(), &head, &calendar) });
+        heads.push(head);
     }
+    let start = document.start(&heads)?;
+    let groups = groups(parts, heads);
     let database = request.database().clone();
-    let pieces = stream::iter(readings.into_iter().enumerate())
-        .map(move |(at, (reading, output, writer))| {
+    let pieces = stream::iter(groups)
+        .map(move |group| {
             let (sender, receiver) = mpsc::channel(PIECES);
             let database = database.clone();
             // Ends with its receiver, when the client goes away.
             let task = tokio::spawn(query::computing(Box::pin(async move {
                 let made = tokio::select! {
-                    made = pieces_of(&database, reading, output, writer, at == 0, &sender) => made,
+                    made = pieces_of(&database, group, &sender) => made,
                     () = sender.closed() => return,
                 };
                 if let Err(error) = made {
@@ -326,42 +369,65 @@ async fn read_many(request: &Request) -> Result<Response> {
             })
         });
     let memory = request.database().engine().memory();
-    let start = stream::iter([Piece::new(memory, b"[".to_vec())]);
-    let end = stream::iter([Piece::new(memory, b"]\n".to_vec())]);
-    Ok(replies::streamed(request.headers(), start.chain(pieces).chain(end)))
+    let start = stream::iter([Piece::new(memory, start)]);
+    let end = stream::iter([Piece::new(memory, document.end().to_vec())]);
+    Ok(replies::streamed(request.headers(), document.encoding, start.chain(pieces).chain(end)))
 }
 
-/// Sends the pieces of one series of a list.
-async fn pieces_of(
-    database: &Database,
-    mut reading: Reading,
-    output: Output,
-    mut writer: PointWriter,
-    is_first: bool,
-    sender: &mpsc::Sender<Result<Piece>>,
-) -> Result<()> {
-    let mut sql = SqlClient::new(database);
-    if reading.is_long() {
-        sql.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]).await?;
+/// A series of a list.
+struct Part {
+    reading: Reading,
+    writer: PointWriter,
+}
+
+/// The series of a list in groups of some ten thousand points: a group is read by one task, and sent in as few pieces as it can be.
+fn groups(parts: Vec<Part>, heads: Vec<Head>) -> Vec<Vec<(Part, Head)>> {
+    let mut groups: Vec<Vec<(Part, Head)>> = Vec::new();
+    let mut points = usize::MAX;
+    for (part, head) in parts.into_iter().zip(heads) {
+        let own = part.reading.points_max().unwrap_or(WINDOW);
+        points = points.saturating_add(own);
+        if points > WINDOW {
+            groups.push(Vec::new());
+            points = own;
+        }
+        if let Some(group) = groups.last_mut() {
+            group.push((part, head));
+        }
     }
+    groups
+}
+
+/// Sends the pieces of a group.
+async fn pieces_of(database: &Database, group: Vec<(Part, Head)>, sender: &mpsc::Sender<Result<Piece>>) -> Result<()> {
+    let mut sql = SqlClient::new(database);
     let memory = database.engine().memory();
     // The window waits with its pieces when the client does not read.
     let mut window = memory.reservation(Work::Results);
     window.grow((WINDOW * POINT_BYTES) as u64)?;
-    let mut out = if is_first { Vec::new() } else { b",".to_vec() };
-    head(&reading, output, true).write(&mut out)?;
-    while let Some(timed) = reading.next(&mut sql).await? {
-        let mut at = 0;
-        while at < timed.times.len() {
-            let end = timed.times.len().min(at + PIECE_POINTS);
-            writer.write_range(&mut out, &timed, at..end);
-            at = end;
-            if out.len() >= PIECE_BYTES && sender.send(Piece::new(memory, std::mem::take(&mut out))).await.is_err() {
-                return Ok(());
-            }
+    let mut out = Vec::new();
+    for (Part { mut reading, mut writer }, head) in group {
+        if reading.is_long() {
+            sql.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]).await?;
         }
+        writer.start(&mut out, &head)?;
+        let read = reading.next(&mut sql).await;
+        let mut next = read.map_err(|error| of_series(&head.name, error))?;
+        while let Some(timed) = next {
+            let mut at = 0;
+            while at < timed.times.len() {
+                let end = timed.times.len().min(at + PIECE_POINTS);
+                writer.write(&mut out, &timed, at..end)?;
+                at = end;
+                if out.len() >= PIECE_BYTES && sender.send(Piece::new(memory, std::mem::take(&mut out))).await.is_err()
+                {
+                    return Ok(());
+                }
+            }
+            next = reading.next(&mut sql).await.map_err(|error| of_series(&head.name, error))?;
+        }
+        writer.end(&mut out);
     }
-    out.extend_from_slice(b"]}");
     let _ = sender.send(Piece::new(memory, out)).await;
     Ok(())
 }
@@ -370,20 +436,23 @@ async fn write_many(request: &Request) -> Result<Response> {
     let mut sql = SqlClient::new(request.database());
     let mut parameters = Parameters::of(request)?;
     let is_atomic = parameters.take_flag("atomic", false)?;
+    let encoding = Encoding::of_body(&mut parameters, request.headers())?;
+    let meaning = Meaning::take(&mut parameters)?;
     parameters.finish()?;
     let _decoded = reserve(request)?;
-    let all = DataJson::parse_all(request.body())?;
+    let all = encoding.parse(request, true)?;
     let names: Vec<String> = all.iter().map(name_of).collect::<Result<_>>()?;
-    let mut distinct = names.clone();
-    distinct.sort_unstable();
-    if let Some(twice) = distinct.windows(2).find(|two| two[0] == two[1]) {
-        return Err(invalid(format!("series \"{}\" is in the body more than once", twice[0])));
-    }
     let units = Units::load(&mut sql).await?;
     let (mut good, mut errors) = (Vec::new(), Vec::new());
-    let mut by_name = definitions::find_named(&mut sql, repository(request), &names).await?;
-    for (data, name) in all.iter().zip(&names) {
-        match prepared(&mut sql, request, &units, data, (name, by_name.remove(name))).await {
+    // A series may be named by its name and by its number.
+    let mut written = HashSet::new();
+    let by_name = definitions::find_named(&mut sql, repository(request), &names).await?;
+    for (data, name) in all.into_iter().zip(&names) {
+        let known = by_name.get(name).cloned();
+        match prepared(&mut sql, request, &units, (data, &meaning), (name, known)).await {
+            Ok(prepared) if !written.insert(prepared.series.id) => {
+                return Err(invalid(format!("series \"{name}\" is in the body more than once")));
+            }
             Ok(prepared) => good.push(prepared),
             Err(error) if is_atomic => return Err(of_series(name, error)),
             Err(error) => errors.push((name, error)),
@@ -405,17 +474,17 @@ async fn prepared(
     sql: &mut SqlClient,
     request: &Request,
     units: &Units,
-    data: &DataJson<'_>,
+    (data, meaning): (Sent<'_>, &Meaning<'static>),
     (name, known): (&str, Option<Series>),
 ) -> Result<Prepared> {
     let series = match known {
         Some(series) => series,
         None => definitions::find(sql, repository(request), name).await?,
     };
-    writing::prepare(series, units, data, None)
+    writing::prepare(series, units, &data.meaning.or(meaning), data.points)
 }
 
-fn name_of(data: &DataJson<'_>) -> Result<String> {
+fn name_of(data: &Sent<'_>) -> Result<String> {
     match (&data.name, data.id) {
         (Some(name), _) => Ok(name.clone().into_owned()),
         (None, Some(id)) => Ok(id.to_string()),
@@ -434,7 +503,9 @@ struct Term {
 pub(crate) async fn sum(request: Request) -> Result<Response> {
     let mut sql = SqlClient::new(request.database());
     let mut parameters = Parameters::of(&request)?;
+    let document = document(&request, &mut parameters, false)?;
     let range = Range::take(&mut parameters)?;
+    let document = Document { form: range.form, ..document };
     let condition = parameters.take("attribute")?.map(|text| Condition::parse(&text));
     let series = match &condition {
         None => {
@@ -461,10 +532,11 @@ pub(crate) async fn sum(request: Request) -> Result<Response> {
         let reading = Reading::new(&mut sql, series, &units, &wanted).await.map_err(|error| of_series(&name, error))?;
         terms.push(Term { reading, times });
     }
-    let writer = PointWriter::new(range.form, range.calendar(&first));
-    let mut out = Vec::new();
-    head(&terms[0].reading, wanted.output, false).write(&mut out)?;
-    windows(&request, sql, terms, writer, out).await
+    let head = Head { id: None, name: "sum".to_owned(), ..head(&terms[0].reading, wanted.output) };
+    let writer = document.writer(0, &head, range.calendar(&first));
+    let mut out = document.start(std::slice::from_ref(&head))?;
+    writer.start(&mut out, &head)?;
+    windows(&request, sql, terms, (document, writer), out).await
 }
 
 /// Series that have a value of an attribute at some time, with these times.

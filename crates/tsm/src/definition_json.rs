@@ -1,5 +1,7 @@
 //! Definitions and units as JSON, by the names of HAKOM's API.
 
+use std::fmt;
+
 use jiff::tz::TimeZone;
 use model::{Error, Result};
 use serde::de::{self, Deserializer};
@@ -38,7 +40,21 @@ fn step_name<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<
     }
 }
 
+impl fmt::Display for IntervalJson {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.multiplier == 1 {
+            out.write_str(&self.value)
+        } else {
+            write!(out, "{} {}", self.multiplier, self.value)
+        }
+    }
+}
+
 impl IntervalJson {
+    pub(crate) fn new(value: String, multiplier: u32) -> IntervalJson {
+        IntervalJson { value, multiplier }
+    }
+
     pub(crate) fn of(raster: Raster) -> IntervalJson {
         IntervalJson { value: raster.step().name().to_owned(), multiplier: raster.multiplier() }
     }
@@ -54,14 +70,15 @@ impl IntervalJson {
         Raster::new(self.value.parse::<Step>()?, self.multiplier)
     }
 
-    fn is_none(&self) -> bool {
+    /// Whether points with it are on no raster.
+    pub(crate) fn is_none(&self) -> bool {
         ["no", "none"].iter().any(|none| self.value.eq_ignore_ascii_case(none))
     }
 }
 
 /// A definition. Members of HAKOM's definitions that mean nothing here are accepted, so that exported definitions can be
 /// imported as they are.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
 pub(crate) struct SeriesJson {
     name: Option<String>,
@@ -92,6 +109,26 @@ impl SeriesJson {
         serde_json::from_slice(body).map_err(|error| invalid(format!("the body is not a definition: {error}")))
     }
 
+    /// # Errors
+    /// 22023 for another JSON than a definition.
+    pub(crate) fn of(json: Json) -> Result<SeriesJson> {
+        serde_json::from_value(json).map_err(|error| invalid(format!("this is not a definition: {error}")))
+    }
+
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    pub(crate) fn has_formula(&self) -> bool {
+        self.formula.is_some()
+    }
+
+    /// The definition with a name, if it has none.
+    pub(crate) fn named(mut self, name: &str) -> SeriesJson {
+        self.name.get_or_insert_with(|| name.to_owned());
+        self
+    }
+
     /// The attributes that are given. Times without an offset are those of UTC.
     ///
     /// # Errors
@@ -112,7 +149,8 @@ impl SeriesJson {
             return Err(missing("Formula"));
         }
         self.name.get_or_insert_with(|| "formula".to_owned());
-        self.series(repository, None)
+        let series = self.series(repository, None)?;
+        if series.is_virtual() { Ok(series) } else { Err(missing("Formula")) }
     }
 
     /// The definition, where members that are not given have the values of `before`, or defaults.
@@ -152,13 +190,21 @@ impl SeriesJson {
             return Err(invalid("a spontaneous series has no formula: a formula needs an interval".to_owned()));
         }
         let quotation = self.quotation.or(before.map(|before| before.quotation)).unwrap_or(false);
-        let audit = self.audit.or(before.map(|before| before.audit)).unwrap_or(quotation);
+        let audit = self.audit.unwrap_or_else(|| quotation || before.is_some_and(|before| before.audit));
         if quotation && !audit {
             return Err(invalid("a series with quotation needs audit: leave out the member Audit".to_owned()));
         }
-        let behaviour = self.quotation_behaviour.filter(|behaviour| !behaviour.is_empty());
-        let behaviour = behaviour.map(|behaviour| behaviour.parse()).transpose()?;
-        let aggregation = self.aggregation.filter(|rule| !rule.is_empty()).map(|rule| rule.parse()).transpose()?;
+        // An empty text takes a rule off.
+        let behaviour = match self.quotation_behaviour.as_deref() {
+            None => before.and_then(|before| before.behaviour),
+            Some("") => None,
+            Some(text) => Some(text.parse()?),
+        };
+        let aggregation = match self.aggregation.as_deref() {
+            None => before.and_then(|before| before.aggregation),
+            Some("") => None,
+            Some(rule) => Some(rule.parse()?),
+        };
         Ok(Series {
             id: before.map_or(0, |before| before.id),
             repository: repository.to_owned(),
@@ -168,10 +214,10 @@ impl SeriesJson {
             unit: text(self.unit, before.map(|before| before.unit.as_str()), "none"),
             calendar,
             description: self.description.or_else(|| before.and_then(|before| before.description.clone())),
-            aggregation: aggregation.or(before.and_then(|before| before.aggregation)),
+            aggregation,
             audit,
             quotation,
-            behaviour: behaviour.or(before.and_then(|before| before.behaviour)),
+            behaviour,
             formulas,
         })
     }
@@ -248,6 +294,7 @@ pub(crate) struct UnitJson {
     integral_unit: Option<String>,
     aggregation: Option<String>,
     category: Option<String>,
+    exchange_series: Option<String>,
     #[serde(rename = "ID")]
     id: Option<Json>,
 }
@@ -276,14 +323,16 @@ impl UnitJson {
             aggregation,
             name,
         };
-        Ok(Described { unit, category: self.category })
+        let exchange = self.exchange_series.filter(|series| !series.is_empty());
+        Ok(Described { unit, category: self.category, exchange })
     }
 }
 
 /// A unit as JSON.
 pub(crate) fn json_of_unit(described: &Described) -> Json {
-    let Described { unit, category } = described;
+    let Described { unit, category, exchange } = described;
     serde_json::json!({
+        "ExchangeSeries": exchange,
         "Name": unit.name,
         "BaseUnit": unit.base,
         "Factor": unit.factor,

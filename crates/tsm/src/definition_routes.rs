@@ -6,10 +6,14 @@ use serde_json::{Value as Json, json};
 use server::http::{Method, Request, Response, StatusCode};
 
 use crate::attributes::{self, Attributes, Condition};
-use crate::data_routes::{named, now, repository};
+use crate::data_routes::{all_named, named, now, repository};
+use crate::defining::{self, Existing};
+use crate::definition_csv;
 use crate::definition_json::{SeriesJson, UnitJson, json_of, json_of_unit};
 use crate::definitions::{self, Search, Series};
+use crate::encoding::Encoding;
 use crate::parameters::{Page, Parameters, user};
+use crate::periods::{self, Holiday, PeriodJson};
 use crate::replies;
 use crate::sources;
 use crate::tables::{invalid, option_of, text_of};
@@ -36,7 +40,13 @@ pub(crate) async fn repositories(request: Request) -> Result<Response> {
     let name = body["Name"].as_str().filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| invalid("the body has no member Name".to_owned()))?;
     let description = option_of(body["Description"].as_str());
-    sql.run("INSERT INTO tsm.repositories (name, description) VALUES ($1, $2)", &[text_of(name), description]).await?;
+    let text = "INSERT INTO tsm.repositories (name, description) VALUES ($1, $2)";
+    sql.run(text, &[text_of(name), description]).await.map_err(|error| match error.state() {
+        SqlState::UNIQUE_VIOLATION => {
+            Error::new(SqlState::UNIQUE_VIOLATION, format!("repository \"{name}\" exists already"))
+        }
+        _ => error,
+    })?;
     Ok(server::http::json(StatusCode::CREATED, &json!({ "Name": name })))
 }
 
@@ -45,50 +55,54 @@ pub(crate) async fn series(request: Request) -> Result<Response> {
     if request.method() == Method::GET { search(&request).await } else { create(&request).await }
 }
 
+/// Creates a series, or those of a list.
 async fn create(request: &Request) -> Result<Response> {
-    Parameters::of(request)?.finish()?;
-    let given = SeriesJson::parse(request.body())?;
-    let attributes = given.attributes()?;
-    let mut series = given.series(repository(request), None)?;
-    let mut sql = SqlClient::new(request.database());
-    let definition = json_of(&series, &attributes).to_string();
-    resolve(&mut sql, &mut series).await?;
-    let created = definitions::create(&mut sql, &series, &attributes, &user(request.headers()), &definition).await;
-    match created {
-        Ok(created) => Ok(server::http::json(StatusCode::CREATED, &shown(&mut sql, created).await?)),
-        Err(error) if error.state() == SqlState::UNIQUE_VIOLATION => Ok(conflict(&error)),
-        Err(error) => Err(error),
+    let mut parameters = Parameters::of(request)?;
+    let is_csv = Encoding::of_body(&mut parameters, request.headers())? == Encoding::Csv;
+    let existing = match parameters.take("existing")?.as_deref() {
+        None | Some("refuse") => Existing::Refuse,
+        Some("skip") => Existing::Skip,
+        Some("change") => Existing::Change,
+        Some(other) => {
+            return Err(invalid(format!("parameter existing: \"{other}\": expected refuse, skip or change")));
+        }
+    };
+    parameters.finish()?;
+    let (mut sql, user) = (SqlClient::new(request.database()), user(request.headers()));
+    if !is_csv && !definition_csv::is_list(request.body()) {
+        let given = SeriesJson::parse(request.body())?;
+        let created = defining::created(&mut sql, repository(request), given, &user).await?;
+        return Ok(server::http::json(StatusCode::CREATED, &shown(&mut sql, created).await?));
     }
+    let all = definition_csv::parse(request.body(), is_csv)?;
+    let done = defining::import(&mut sql, repository(request), all, existing, &user).await?;
+    let body: Json = done.iter().map(|series| json!({ "ID": series.id, "Name": series.name })).collect();
+    Ok(server::http::json(StatusCode::CREATED, &body))
 }
 
-/// Replaces names in formulas by numbers, and checks the formulas.
-async fn resolve(sql: &mut SqlClient, series: &mut Series) -> Result<()> {
-    if series.is_virtual() {
-        let units = Units::load(sql).await?;
-        series.formulas = sources::resolved(sql, &units, series).await?;
-    }
-    Ok(())
+/// `/repositories/{repository}/timeseriescollections/definition`: definitions by names, in the order of the request.
+pub(crate) async fn several(request: Request) -> Result<Response> {
+    let mut parameters = Parameters::of(&request)?;
+    let mut sql = SqlClient::new(request.database());
+    let all = all_named(&mut sql, &request, &mut parameters).await?;
+    parameters.finish()?;
+    Ok(server::http::json(StatusCode::OK, &Json::Array(all_shown(&mut sql, all).await?)))
 }
 
 /// Definitions as JSON, with names in their formulas.
 async fn all_shown(sql: &mut SqlClient, all: Vec<Series>) -> Result<Vec<Json>> {
     let ids: Vec<i64> = all.iter().map(|series| series.id).collect();
-    let mut attributes = Attributes::load(sql, &ids).await?;
+    let attributes = Attributes::load(sql, &ids).await?;
     let mut shown = Vec::with_capacity(all.len());
     for mut series in all {
         sources::named(sql, &mut series).await?;
-        shown.push(json_of(&series, &attributes.remove(&series.id).unwrap_or_default()));
+        shown.push(json_of(&series, attributes.get(&series.id).unwrap_or(&Attributes::default())));
     }
     Ok(shown)
 }
 
 async fn shown(sql: &mut SqlClient, series: Series) -> Result<Json> {
     all_shown(sql, vec![series]).await?.pop().ok_or_else(|| Error::bug("a definition that is not shown"))
-}
-
-fn conflict(error: &Error) -> Response {
-    let body = json!({ "error": error.message(), "sqlstate": error.state().0 });
-    server::http::json(StatusCode::CONFLICT, &body)
 }
 
 async fn search(request: &Request) -> Result<Response> {
@@ -113,7 +127,8 @@ async fn search(request: &Request) -> Result<Response> {
         parameters.take_all("attribute").iter().map(|text| Condition::parse(text)).collect();
     parameters.finish()?;
     let page = Page::of(request.headers())?;
-    let (skip, limit) = page.map_or((0, SERIES_MAX), |page| (page.first, (page.last - page.first + 1).min(SERIES_MAX)));
+    let (skip, limit) =
+        page.map_or((0, SERIES_MAX), |page| (page.first, (page.last - page.first).saturating_add(1).min(SERIES_MAX)));
     let mut sql = SqlClient::new(request.database());
     let now = now(request);
     let search = Search { ids: with_attributes(&mut sql, repository(request), &conditions, now).await?, ..search };
@@ -166,7 +181,8 @@ pub(crate) async fn attributes(request: Request) -> Result<Response> {
         let deleted = sql.rows("DELETE FROM tsm.attributes WHERE name = $1 RETURNING name", &[text_of(name)]).await;
         let deleted = deleted.map_err(|error| match error.state() {
             SqlState::FOREIGN_KEY_VIOLATION => {
-                invalid(format!("attribute \"{name}\" cannot be deleted: series have it"))
+                let message = format!("attribute \"{name}\" cannot be deleted: series have it");
+                Error::new(SqlState::FOREIGN_KEY_VIOLATION, message)
             }
             _ => error,
         })?;
@@ -187,13 +203,13 @@ pub(crate) async fn attributes(request: Request) -> Result<Response> {
         let values = [text_of(name), text_of(ty), option_of(given["Description"].as_str())];
         let created =
             sql.run("INSERT INTO tsm.attributes (name, type, description) VALUES ($1, $2, $3)", &values).await;
-        return match created {
-            Err(error) if error.state() == SqlState::UNIQUE_VIOLATION => {
-                let message = format!("attribute \"{name}\" exists already");
-                Ok(conflict(&Error::new(SqlState::UNIQUE_VIOLATION, message)))
+        created.map_err(|error| match error.state() {
+            SqlState::UNIQUE_VIOLATION => {
+                Error::new(SqlState::UNIQUE_VIOLATION, format!("attribute \"{name}\" exists already"))
             }
-            created => created.map(|()| server::http::json(StatusCode::CREATED, &json!({ "Name": name, "Type": ty }))),
-        };
+            _ => error,
+        })?;
+        return Ok(server::http::json(StatusCode::CREATED, &json!({ "Name": name, "Type": ty })));
     }
     let mut all = Vec::new();
     for rows in sql.rows("SELECT name, type, description FROM tsm.attributes ORDER BY name", &[]).await? {
@@ -221,45 +237,95 @@ pub(crate) async fn one(request: Request) -> Result<Response> {
         return Ok(replies::empty(StatusCode::NO_CONTENT));
     }
     let given = SeriesJson::parse(request.body())?;
-    let attributes = given.attributes()?;
-    let mut changed = given.series(repository(&request), Some(&series))?;
-    let definition = json_of(&changed, &attributes).to_string();
-    resolve(&mut sql, &mut changed).await?;
-    match definitions::change(&mut sql, &series, (&changed, &attributes), &user, &definition).await {
-        Ok(()) => Ok(server::http::json(StatusCode::OK, &shown(&mut sql, changed).await?)),
-        Err(error) if error.state() == SqlState::UNIQUE_VIOLATION => Ok(conflict(&error)),
-        Err(error) => Err(error),
-    }
+    let changed = defining::changed(&mut sql, &series, given, &user).await?;
+    Ok(server::http::json(StatusCode::OK, &shown(&mut sql, changed).await?))
 }
 
 /// `/repositories/{repository}/units`, and `/units/{name}` below it. Units are those of all repositories.
 pub(crate) async fn units(request: Request) -> Result<Response> {
-    Parameters::of(&request)?.finish()?;
+    let mut parameters = Parameters::of(&request)?;
+    let is_csv = Encoding::of_body(&mut parameters, request.headers())? == Encoding::Csv;
+    parameters.finish()?;
     let mut sql = SqlClient::new(request.database());
     let name = request.parameter("name");
     let all = Units::load(&mut sql).await?;
     match (request.method(), name) {
         (&Method::GET, None) => {
-            let body: Json = all.all.iter().map(json_of_unit).collect();
-            Ok(server::http::json(StatusCode::OK, &body))
+            let mut body = Vec::with_capacity(all.all.len());
+            for described in &all.all {
+                body.push(json_of_unit(&units::named(&mut sql, described).await?));
+            }
+            Ok(server::http::json(StatusCode::OK, &Json::Array(body)))
         }
         (&Method::GET, Some(name)) => {
             all.find(name)?;
             let found = all.all.iter().find(|described| described.unit.name == name);
-            Ok(server::http::json(StatusCode::OK, &found.map_or(Json::Null, json_of_unit)))
+            let found = found.ok_or_else(|| Error::bug("a unit that is not in the list"))?;
+            Ok(server::http::json(StatusCode::OK, &json_of_unit(&units::named(&mut sql, found).await?)))
         }
         (&Method::DELETE, Some(name)) => {
             units::delete(&mut sql, name).await?;
             Ok(replies::empty(StatusCode::NO_CONTENT))
+        }
+        (_, None) if is_csv || definition_csv::is_list(request.body()) => {
+            let mut described = Vec::new();
+            for (place, json) in definition_csv::parse(request.body(), is_csv)? {
+                let unit = UnitJson::parse(json.to_string().as_bytes()).and_then(|unit| unit.unit(None));
+                described.push((unit.map_err(|error| error.context(place.clone()))?, place));
+            }
+            sql.transaction(async |sql| {
+                for (described, place) in &described {
+                    units::store(sql, repository(&request), described)
+                        .await
+                        .map_err(|error| error.context(place.clone()))?;
+                }
+                Ok(())
+            })
+            .await?;
+            let body: Json = described.iter().map(|(described, _)| json_of_unit(described)).collect();
+            Ok(server::http::json(StatusCode::OK, &body))
         }
         (_, name) => {
             let described = UnitJson::parse(request.body())?.unit(name)?;
             if name.is_some_and(|name| name != described.unit.name) {
                 return Err(invalid(format!("the body names unit \"{}\", the address another", described.unit.name)));
             }
-            units::store(&mut sql, &described).await?;
+            units::store(&mut sql, repository(&request), &described).await?;
             let status = if all.find(&described.unit.name).is_ok() { StatusCode::OK } else { StatusCode::CREATED };
             Ok(server::http::json(status, &json_of_unit(&described)))
         }
     }
+}
+
+/// `/repositories/{repository}/periods`, and `/periods/{name}` below it. Periods are those of all repositories.
+pub(crate) async fn periods(request: Request) -> Result<Response> {
+    Parameters::of(&request)?.finish()?;
+    let mut sql = SqlClient::new(request.database());
+    let name = request.parameter("name");
+    if request.method() == Method::GET {
+        return Ok(server::http::json(StatusCode::OK, &json!(periods::load(&mut sql, None).await?)));
+    }
+    if let (&Method::DELETE, Some(name)) = (request.method(), name) {
+        periods::delete(&mut sql, name).await?;
+        return Ok(replies::empty(StatusCode::NO_CONTENT));
+    }
+    let refused = |error| invalid(format!("the body is not a period: {error}"));
+    let period: PeriodJson = serde_json::from_slice(request.body()).map_err(refused)?;
+    periods::store(&mut sql, &period).await?;
+    Ok(server::http::json(StatusCode::OK, &json!(period)))
+}
+
+/// `/repositories/{repository}/holidays/{name}`: the days of a calendar.
+pub(crate) async fn holidays(request: Request) -> Result<Response> {
+    Parameters::of(&request)?.finish()?;
+    let mut sql = SqlClient::new(request.database());
+    let calendar = request.parameter("name").unwrap_or_default();
+    if request.method() != Method::GET {
+        let refused = |error| {
+            invalid(format!("the body is not a list of holidays such as {{\"Date\": \"2025-12-25\"}}: {error}"))
+        };
+        let days: Vec<Holiday> = serde_json::from_slice(request.body()).map_err(refused)?;
+        periods::store_holidays(&mut sql, calendar, &days).await?;
+    }
+    Ok(server::http::json(StatusCode::OK, &json!(periods::holidays(&mut sql, calendar).await?)))
 }

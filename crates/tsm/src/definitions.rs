@@ -274,19 +274,15 @@ pub(crate) async fn create(
          quotation, quotation_behaviour, formula) \
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) RETURNING {COLUMNS}"
     );
-    let mut created = None;
-    sql.transaction(async |sql| {
-        let rows = sql.rows(&text, &values_of(series)).await.map_err(|error| explained(error, series))?;
-        let mut stored = read(&rows)?.pop().ok_or_else(|| Error::bug("INSERT returned no row"))?.0;
-        stored.formulas.clone_from(&series.formulas);
+    let rows = sql.rows(&text, &values_of(series)).await.map_err(|error| explained(error, series))?;
+    let mut stored = read(&rows)?.pop().ok_or_else(|| Error::bug("INSERT returned no row"))?.0;
+    stored.formulas.clone_from(&series.formulas);
+    if stored.is_virtual() {
         write_formulas(sql, &stored).await?;
-        attributes.write(sql, stored.id).await?;
-        record(sql, &stored, user, "created", Some(definition)).await?;
-        created = Some(stored);
-        Ok(())
-    })
-    .await?;
-    created.ok_or_else(|| Error::bug("a series that was not created"))
+    }
+    attributes.write(sql, stored.id).await?;
+    record(sql, &stored, user, "created", Some(definition)).await?;
+    Ok(stored)
 }
 
 /// Replaces a definition and records the change. The series keeps its number.
@@ -303,32 +299,33 @@ pub(crate) async fn change(
     let text = "UPDATE tsm.series SET repository = $1, name = $2, type = $3, step = $4, multiplier = $5, unit = $6, \
                 time_zone = $7, description = $8, aggregation = $9, audit = $10, quotation = $11, quotation_behaviour = $12, \
                 formula = $13 WHERE id = $14";
-    sql.transaction(async |sql| {
-        let is_other_raster =
-            (before.kind, before.raster) != (after.kind, after.raster) || before.calendar != after.calendar;
-        if is_other_raster && has_points(sql, before).await? {
-            return Err(Error::new(
-                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                format!("series \"{}\" has values: its type, interval and time zone cannot be changed", before.name),
-            )
-            .with_hint("create another series, and write the values to it"));
-        }
-        let mut values = values_of(after);
-        values.push(Value::Int64(before.id));
-        sql.run(text, &values).await.map_err(|error| explained(error, after))?;
-        write_formulas(sql, &Series { id: before.id, ..after.clone() }).await?;
-        attributes.write(sql, before.id).await?;
-        if before.audit != after.audit && !before.quotation && !after.quotation {
-            let (from, to) = (before.table(), after.table());
-            let id = [Value::Int64(before.id)];
-            let columns = "time, series, value, flag";
-            let moved = format!("INSERT INTO tsm.{to} ({columns}) SELECT {columns} FROM tsm.{from} WHERE series = $1");
-            sql.run(&moved, &id).await?;
-            sql.run(&format!("DELETE FROM tsm.{from} WHERE series = $1"), &id).await?;
-        }
-        record(sql, &Series { id: before.id, ..after.clone() }, user, "changed", Some(definition)).await
-    })
-    .await
+    let meaning = |series: &Series| (series.kind, series.raster, series.quotation, series.is_virtual());
+    let is_other = meaning(before) != meaning(after) || before.calendar != after.calendar;
+    if is_other && has_points(sql, before).await? {
+        return Err(Error::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!(
+                "series \"{}\" has values: its type, interval, time zone and quotation cannot be changed, and it cannot \
+                 become a formula",
+                before.name
+            ),
+        )
+        .with_hint("create another series, and write the values to it"));
+    }
+    let mut values = values_of(after);
+    values.push(Value::Int64(before.id));
+    sql.run(text, &values).await.map_err(|error| explained(error, after))?;
+    write_formulas(sql, &Series { id: before.id, ..after.clone() }).await?;
+    attributes.write(sql, before.id).await?;
+    if before.audit != after.audit && !before.quotation && !after.quotation {
+        let (from, to) = (before.table(), after.table());
+        let id = [Value::Int64(before.id)];
+        let columns = "time, series, value, flag";
+        let moved = format!("INSERT INTO tsm.{to} ({columns}) SELECT {columns} FROM tsm.{from} WHERE series = $1");
+        sql.run(&moved, &id).await?;
+        sql.run(&format!("DELETE FROM tsm.{from} WHERE series = $1"), &id).await?;
+    }
+    record(sql, &Series { id: before.id, ..after.clone() }, user, "changed", Some(definition)).await
 }
 
 /// Deletes a series with its values and records it.
@@ -338,10 +335,15 @@ pub(crate) async fn change(
 pub(crate) async fn delete(sql: &mut SqlClient, series: &Series, user: &str) -> Result<()> {
     let id = [Value::Int64(series.id)];
     sql.transaction(async |sql| {
+        let units = sql.rows("SELECT name FROM tsm.units WHERE exchange = $1", &id).await?;
+        if units.iter().any(|rows| rows.len() > 0) {
+            let message = format!("series \"{}\" cannot be deleted: it is the exchange series of a unit", series.name);
+            return Err(Error::new(SqlState::FOREIGN_KEY_VIOLATION, message));
+        }
         sql.run("DELETE FROM tsm.series WHERE id = $1", &id).await.map_err(|error| match error.state() {
             SqlState::FOREIGN_KEY_VIOLATION => {
                 let message = format!("series \"{}\" cannot be deleted: formulas refer to it", series.name);
-                Error::new(SqlState::FOREIGN_KEY_VIOLATION, message).with_kind(model::ErrorKind::Conflict)
+                Error::new(SqlState::FOREIGN_KEY_VIOLATION, message)
             }
             _ => error,
         })?;

@@ -4,69 +4,123 @@
 //! Definitions and points are rows of the schema `tsm`, so that SQL reads what the API wrote, and any number of servers can answer
 //! for one database: none keeps state of its own.
 //!
-//! Modules, lowest first, none of which uses a later one: `tables`, `attributes`, `definitions`, `units`, `store`, `sources`, `reading`, `parameters`,
-//! `definition_json`, `data_json`, `writing`, `replies`, `data_routes`, `definition_routes`.
+//! Modules, lowest first, none of which uses a later one: `tables`, `attributes`, `definitions`, `units`, `periods`, `store`, `sources`, `reading`, `definition_json`,
+//! `parameters`, `data`, `data_json`, `data_csv`, `data_arrow`, `encoding`, `writing`, `replies`, `data_routes`, `definition_csv`, `defining`, `definition_routes`,
+//! `functions`, `validations`, `validation_routes`.
 //!
 //! Other crates have the arithmetic (`timeseries`), SQL (`query`) and the sockets of HTTP (`server`).
 //!
 //! Always true: a value that is absent is never 0; the points of a request are one commit.
 
 mod attributes;
+mod data;
+mod data_arrow;
+mod data_csv;
 mod data_json;
 mod data_routes;
+mod defining;
+mod definition_csv;
 mod definition_json;
 mod definition_routes;
 mod definitions;
+mod encoding;
+mod functions;
 mod parameters;
+mod periods;
 mod reading;
 mod replies;
 mod sources;
 mod store;
 mod tables;
 mod units;
+mod validation_routes;
+mod validations;
 mod writing;
 
 use std::sync::Arc;
 
-use model::{Result, limits};
+use model::{ErrorKind, Result, SqlState, limits};
 use query::client::SqlClient;
-use server::http::{Application, MethodFilter, Request, Response};
+use query::{ApplicationRows, Database};
+use server::http::{Application, Body, MethodFilter, Request, Response};
 use tokio::sync::OnceCell;
+use tokio::task::JoinHandle;
 
 /// Largest body of a definition.
 const DEFINITION_BYTES_MAX: usize = 1 << 20;
 /// Largest body of points.
 const DATA_BYTES_MAX: usize = limits::HTTP_BODY_BYTES_MAX;
 
-/// The HTTP API below `/repositories`, and below `/api/repositories` for clients of services of HAKOM that have this base.
-/// The first request creates the schema `tsm`.
-#[must_use]
-pub fn applications() -> Vec<Application> {
-    let installed = Arc::new(OnceCell::new());
+/// Managed time series of a database. The first use creates the schema `tsm`.
+#[derive(Clone, Debug, Default)]
+pub struct Tsm {
+    installed: Arc<OnceCell<()>>,
+}
+
+impl Tsm {
+    /// The HTTP API below `/repositories`, below `/api/repositories` for clients of services of HAKOM that have this base, and below
+    /// `/tsm/v1` with its description.
+    #[must_use]
+    pub fn applications(&self) -> Vec<Application> {
+        let application = |prefix| application(prefix, &self.installed);
+        let described =
+            application("/tsm/v1").route(MethodFilter::GET, "/openapi.json", 0, |_| async { Ok(described()) });
+        vec![application("/repositories"), application("/api/repositories"), described]
+    }
+
+    /// Runs validations by their schedules, until the task is aborted.
+    #[must_use]
+    pub fn start(&self, database: &Database) -> JoinHandle<()> {
+        tokio::spawn(query::computing(Box::pin(validation_routes::follow_schedules(database.clone()))))
+    }
+
+    /// The functions of SQL.
+    #[must_use]
+    pub fn functions(&self) -> Vec<Arc<dyn ApplicationRows>> {
+        functions::all(&self.installed)
+    }
+}
+
+fn application(prefix: &'static str, installed: &Arc<OnceCell<()>>) -> Application {
     let get = MethodFilter::GET;
     let change = MethodFilter::PUT.or(MethodFilter::POST);
     let all = get.or(change).or(MethodFilter::DELETE);
     let door = |door: Door| {
-        let installed = Arc::clone(&installed);
+        let installed = Arc::clone(installed);
         move |request| answer(Arc::clone(&installed), request, door)
     };
-    let application = |prefix: &'static str| {
-        Application::new(prefix)
-            .route(get.or(MethodFilter::POST), "", DEFINITION_BYTES_MAX, door(Door::Repositories))
-            .route(get.or(MethodFilter::POST), "/{repository}/timeseries", DEFINITION_BYTES_MAX, door(Door::Series))
-            .route(all, "/{repository}/timeseries/{id}", DEFINITION_BYTES_MAX, door(Door::One))
-            .route(all, "/{repository}/timeseries/{id}/data", DATA_BYTES_MAX, door(Door::Data))
-            .route(get, "/{repository}/timeseries/{id}/data/modifications", 0, door(Door::Modifications))
-            .route(get, "/{repository}/timeseries/{id}/data/quotations", 0, door(Door::Quotations))
-            .route(MethodFilter::POST, "/{repository}/formulas/evaluate", DEFINITION_BYTES_MAX, door(Door::Evaluate))
-            .route(get.or(change), "/{repository}/timeseriescollections/data", DATA_BYTES_MAX, door(Door::Collection))
-            .route(get, "/{repository}/timeseriescollections/data/sum", 0, door(Door::Sum))
-            .route(get.or(MethodFilter::POST), "/{repository}/attributes", DEFINITION_BYTES_MAX, door(Door::Attributes))
-            .route(MethodFilter::DELETE, "/{repository}/attributes/{name}", 0, door(Door::Attributes))
-            .route(get.or(change), "/{repository}/units", DEFINITION_BYTES_MAX, door(Door::Units))
-            .route(all, "/{repository}/units/{name}", DEFINITION_BYTES_MAX, door(Door::Units))
-    };
-    vec![application("/repositories"), application("/api/repositories")]
+    Application::new(prefix)
+        .route(get.or(MethodFilter::POST), "", DEFINITION_BYTES_MAX, door(Door::Repositories))
+        .route(get.or(MethodFilter::POST), "/{repository}/timeseries", DATA_BYTES_MAX, door(Door::Series))
+        .route(all, "/{repository}/timeseries/{id}", DEFINITION_BYTES_MAX, door(Door::One))
+        .route(all, "/{repository}/timeseries/{id}/data", DATA_BYTES_MAX, door(Door::Data))
+        .route(get, "/{repository}/timeseries/{id}/data/modifications", 0, door(Door::Modifications))
+        .route(get, "/{repository}/timeseries/{id}/data/quotations", 0, door(Door::Quotations))
+        .route(MethodFilter::POST, "/{repository}/formulas/evaluate", DEFINITION_BYTES_MAX, door(Door::Evaluate))
+        .route(get.or(change), "/{repository}/timeseriescollections/data", DATA_BYTES_MAX, door(Door::Collection))
+        .route(get, "/{repository}/timeseriescollections/data/sum", 0, door(Door::Sum))
+        .route(get, "/{repository}/timeseriescollections/definition", 0, door(Door::Several))
+        .route(get.or(MethodFilter::POST), "/{repository}/attributes", DEFINITION_BYTES_MAX, door(Door::Attributes))
+        .route(MethodFilter::DELETE, "/{repository}/attributes/{name}", 0, door(Door::Attributes))
+        .route(MethodFilter::POST, "/{repository}/validate", DEFINITION_BYTES_MAX, door(Door::Validate))
+        .route(get, "/{repository}/validations", 0, door(Door::Validations))
+        .route(all, "/{repository}/validations/{name}", DEFINITION_BYTES_MAX, door(Door::Validation))
+        .route(MethodFilter::POST, "/{repository}/validations/{name}/run", 0, door(Door::Validate))
+        .route(get, "/{repository}/validations/{name}/runs", 0, door(Door::Runs))
+        .route(get.or(change), "/{repository}/periods", DEFINITION_BYTES_MAX, door(Door::Periods))
+        .route(MethodFilter::DELETE, "/{repository}/periods/{name}", 0, door(Door::Periods))
+        .route(get.or(MethodFilter::PUT), "/{repository}/holidays/{name}", DEFINITION_BYTES_MAX, door(Door::Holidays))
+        .route(get.or(change), "/{repository}/units", DEFINITION_BYTES_MAX, door(Door::Units))
+        .route(all, "/{repository}/units/{name}", DEFINITION_BYTES_MAX, door(Door::Units))
+}
+
+/// The API as an OpenAPI document.
+const OPENAPI: &str = include_str!("openapi.json");
+
+fn described() -> Response {
+    let mut response = Response::new(Body::from(OPENAPI));
+    replies::header(&mut response, "content-type", "application/json");
+    response
 }
 
 /// Part of the API.
@@ -75,6 +129,7 @@ enum Door {
     Repositories,
     Series,
     One,
+    Several,
     Data,
     Modifications,
     Quotations,
@@ -83,14 +138,21 @@ enum Door {
     Sum,
     Attributes,
     Units,
+    Validate,
+    Validations,
+    Validation,
+    Runs,
+    Periods,
+    Holidays,
 }
 
 async fn answer(installed: Arc<OnceCell<()>>, request: Request, door: Door) -> Result<Response> {
     installed.get_or_try_init(async || tables::install(&mut SqlClient::new(request.database())).await).await?;
-    match door {
+    let answered = match door {
         Door::Repositories => definition_routes::repositories(request).await,
         Door::Series => definition_routes::series(request).await,
         Door::One => definition_routes::one(request).await,
+        Door::Several => definition_routes::several(request).await,
         Door::Data => data_routes::single(request).await,
         Door::Modifications => data_routes::modifications(request).await,
         Door::Quotations => data_routes::quotations(request).await,
@@ -99,5 +161,18 @@ async fn answer(installed: Arc<OnceCell<()>>, request: Request, door: Door) -> R
         Door::Sum => data_routes::sum(request).await,
         Door::Attributes => definition_routes::attributes(request).await,
         Door::Units => definition_routes::units(request).await,
-    }
+        Door::Validate => validation_routes::run(request).await,
+        Door::Validations => validation_routes::list(request).await,
+        Door::Validation => validation_routes::one(request).await,
+        Door::Periods => definition_routes::periods(request).await,
+        Door::Holidays => definition_routes::holidays(request).await,
+        Door::Runs => validation_routes::runs(request).await,
+    };
+    answered.map_err(|error| match error.state() {
+        // The request contradicts what is there: it is no use to send it again later.
+        SqlState::UNIQUE_VIOLATION | SqlState::FOREIGN_KEY_VIOLATION | SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE => {
+            error.with_kind(ErrorKind::Conflict)
+        }
+        _ => error,
+    })
 }

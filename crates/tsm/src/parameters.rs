@@ -20,6 +20,9 @@ use crate::tables::invalid;
 /// Name of a client that does not say who it is.
 const ANONYMOUS: &str = "anonymous";
 
+/// Names of the parameter for the encoding of points: clients of HAKOM have two.
+pub(crate) const FORMAT_NAMES: [&str; 2] = ["format", "mediaType"];
+
 /// Parameters of a query string that were not taken yet. Names have no case.
 pub(crate) struct Parameters(Vec<(String, String)>);
 
@@ -27,17 +30,12 @@ impl Parameters {
     /// # Errors
     /// 22023 if the query string is not URL-encoded.
     pub(crate) fn of(request: &Request) -> Result<Parameters> {
-        let mut parameters = Parameters(request.query()?);
-        // Clients of HAKOM name the form of the reply in several ways; there is one.
-        for name in ["mediaType", "format"] {
-            if let Some(form) = parameters.take(name)? {
-                let is_known = ["timestamp", "json", "application/json"].iter().any(|known| form.starts_with(known));
-                if !is_known {
-                    return Err(invalid(format!("parameter {name}: \"{form}\" is not known: expected timestamp")));
-                }
-            }
-        }
-        Ok(parameters)
+        Ok(Parameters(request.query()?))
+    }
+
+    /// Names and values.
+    pub(crate) fn from_pairs(pairs: Vec<(String, String)>) -> Parameters {
+        Parameters(pairs)
     }
 
     /// Takes a parameter that may be given once.
@@ -73,9 +71,13 @@ impl Parameters {
     }
 
     /// # Errors
-    /// 22023 naming a parameter that nothing took.
+    /// 22023 naming a parameter that nothing took. One that asks for JSON needs nobody.
     pub(crate) fn finish(self) -> Result<()> {
-        match self.0.first() {
+        let asks_for_json = |(name, value): &(String, String)| {
+            FORMAT_NAMES.iter().any(|own| own.eq_ignore_ascii_case(name))
+                && ["timestamp", "json", "application/json"].iter().any(|json| value.starts_with(json))
+        };
+        match self.0.iter().find(|parameter| !asks_for_json(parameter)) {
             None => Ok(()),
             Some((name, _)) => Err(invalid(format!("parameter \"{name}\" is not known here"))),
         }
@@ -92,6 +94,8 @@ pub(crate) struct Range {
     calendar: Option<Calendar>,
     /// Form of times in the reply.
     pub(crate) form: Form,
+    /// Name of the period whose times count.
+    pub(crate) period: Option<String>,
     audit: Option<String>,
     is_exact_audit: bool,
     as_of: Option<String>,
@@ -127,6 +131,7 @@ impl Range {
             rule: parameters.take("aggregation")?.map(|rule| rule.parse()).transpose()?,
             calendar: parameters.take("timeZone")?.map(|zone| Calendar::parse(&zone)).transpose()?,
             form,
+            period: parameters.take("period")?,
             audit: parameters.take("audit")?,
             is_exact_audit: parameters.take_flag("exactAudit", false)?,
             as_of: parameters.take("asOf")?,
@@ -146,6 +151,8 @@ impl Range {
     ///
     /// # Errors
     /// 22007 for a text that is no time; 22023 for an end before the start, or parameters that contradict each other.
+    ///
+    /// The state is that of now: see [`Range::as_of`] and [`Range::audit`].
     pub(crate) fn wanted(&self, series: &Series, ends: Option<(i64, i64)>, now: i64) -> Result<Wanted> {
         let zone = self.calendar(series).zone();
         let from = time("from", self.from.as_deref(), zone)?;
@@ -155,7 +162,6 @@ impl Range {
         if self.from.is_some() && self.to.is_some() && to < from {
             return Err(invalid("parameter to is before from".to_owned()));
         }
-        let as_of = time("asOf", self.as_of.as_deref(), zone)?.map_or(AsOf::Now, AsOf::Time);
         Ok(Wanted {
             from,
             to: to.max(from),
@@ -163,10 +169,20 @@ impl Range {
             unit: self.unit.clone(),
             rule: self.rule,
             calendar: self.calendar.clone(),
-            as_of,
+            as_of: AsOf::Now,
             quotation: self.quotation(series)?,
+            period: None,
             now,
         })
+    }
+
+    /// The state that `asOf` names; that of now without it.
+    ///
+    /// # Errors
+    /// 22007 for a text that is no time.
+    pub(crate) fn as_of(&self, series: &Series) -> Result<AsOf> {
+        let as_of = time("asOf", self.as_of.as_deref(), self.calendar(series).zone())?;
+        Ok(as_of.map_or(AsOf::Now, AsOf::Time))
     }
 
     /// The change that `audit` names, and whether only what it changed is wanted.
@@ -193,7 +209,7 @@ impl Range {
             (Some(at), None) if self.is_exact_quotation => Ok(Quotation::Exact(at)),
             (Some(at), None) => Ok(Quotation::UpTo(at)),
             (None, Some(before)) if self.is_exact_quotation => Ok(Quotation::ExactBefore(before, self.versions.max(1))),
-            (None, Some(before)) => Ok(Quotation::UpTo(before - 1)),
+            (None, Some(before)) => Ok(Quotation::UpTo(before.saturating_sub(1))),
             (None, None) if self.is_exact_quotation => {
                 Err(invalid("parameter exactQuotation needs quotation or quotationBefore".to_owned()))
             }
@@ -208,7 +224,10 @@ impl Range {
 }
 
 /// The whole number of a parameter; `default` if it is not given.
-fn whole<T: FromStr>(parameters: &mut Parameters, name: &str, default: T) -> Result<T> {
+///
+/// # Errors
+/// 22023 for another text.
+pub(crate) fn whole<T: FromStr>(parameters: &mut Parameters, name: &str, default: T) -> Result<T> {
     let text = parameters.take(name)?;
     text.map_or(Ok(default), |text| {
         text.parse().map_err(|_| invalid(format!("parameter {name}: \"{text}\" is not a whole number")))

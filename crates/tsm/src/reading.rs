@@ -1,14 +1,17 @@
 //! Reads points of a series on any raster, in any unit, window by window.
 
+use std::sync::Arc;
+
 use model::Result;
 use query::client::SqlClient;
 use timeseries::aggregation::Aggregation;
 use timeseries::buckets::Buckets;
+use timeseries::period::Period;
 use timeseries::raster::{Calendar, Raster};
 use timeseries::units::Unit;
 
 use crate::definitions::Series;
-use crate::sources::{Quotation, Selection, Source, View, WINDOW};
+use crate::sources::{Quotation, Selection, Source, View, WINDOW, exchanged};
 use crate::store::{AsOf, Pages, Timed};
 use crate::tables::invalid;
 use crate::units::Units;
@@ -39,12 +42,16 @@ pub(crate) struct Wanted {
     pub(crate) calendar: Option<Calendar>,
     pub(crate) as_of: AsOf,
     pub(crate) quotation: Quotation,
+    /// Times that count; all if `None`.
+    pub(crate) period: Option<Arc<Period>>,
     /// Present time.
     pub(crate) now: i64,
 }
 
 /// A reading of one series.
 pub(crate) struct Reading {
+    /// Number of the series.
+    id: i64,
     source: Source,
     unit: Unit,
     view: View,
@@ -55,6 +62,7 @@ pub(crate) struct Reading {
 /// A part of the range that was not read, and its raster.
 enum Plan {
     Raster {
+        raster: Raster,
         intervals: Buckets,
         from: i64,
         to: i64,
@@ -74,14 +82,34 @@ impl Reading {
     /// 42704 for an unknown unit, 22023 for a unit that the series cannot be converted to, 54000 for too many intervals; those of
     /// [`Source::of`].
     pub(crate) async fn new(sql: &mut SqlClient, series: Series, units: &Units, wanted: &Wanted) -> Result<Reading> {
-        let (view, unit) = View::new(&series, units, wanted.unit.as_deref(), wanted.rule)?;
+        let id = series.id;
+        let series = exchanged(units, &series, wanted.unit.as_deref())?.unwrap_or(series);
+        let (mut view, unit) = View::new(&series, units, wanted.unit.as_deref(), wanted.rule)?;
+        view.period.clone_from(&wanted.period);
         let plan = plan(&series, &unit, &view, wanted)?;
+        let is_own_calendar = wanted.calendar.as_ref().is_none_or(|calendar| *calendar == series.calendar);
+        view.is_own = is_own_calendar && matches!(plan, Plan::Raster { raster, .. } if Some(raster) == series.raster);
         let (range, now) = ((wanted.from, wanted.to), wanted.now);
         let selection = Selection { range, as_of: wanted.as_of, quotation: wanted.quotation, now };
         let source = Source::of(sql, units, series, &selection).await?;
-        Ok(Reading { source, unit, view, as_of: wanted.as_of, plan })
+        Ok(Reading { id, source, unit, view, as_of: wanted.as_of, plan })
     }
 
+    /// Upper bound of the points of the result, short of those at its ends; `None` if they are not known to be few.
+    pub(crate) fn points_max(&self) -> Option<usize> {
+        match self.plan {
+            Plan::Raster { raster, from, to, .. } => usize::try_from(raster.count_max(from, to)).ok(),
+            Plan::Total { .. } => Some(1),
+            Plan::Plain(_) | Plan::Done => None,
+        }
+    }
+
+    /// Number of the series that is read.
+    pub(crate) fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// The series, or the formula that converts it.
     pub(crate) fn series(&self) -> &Series {
         self.source.series()
     }
@@ -95,7 +123,7 @@ impl Reading {
     pub(crate) fn is_long(&self) -> bool {
         match &self.plan {
             // A window of the shortest intervals is half a minute.
-            Plan::Raster { intervals, from, to } => {
+            Plan::Raster { intervals, from, to, .. } => {
                 intervals.bounds(*from, *to, WINDOW).is_ok_and(|bounds| bounds.last().is_some_and(|last| last < to))
             }
             Plan::Plain(_) => true,
@@ -116,7 +144,7 @@ impl Reading {
                 return Ok(Some(timed));
             }
             Plan::Total { from, to } => vec![*from, *to],
-            Plan::Raster { intervals, from, to } => {
+            Plan::Raster { intervals, from, to, .. } => {
                 let bounds = intervals.bounds(*from, *to, WINDOW)?;
                 *from = bounds.last().copied().unwrap_or(*to);
                 bounds
@@ -146,7 +174,10 @@ fn plan(series: &Series, unit: &Unit, view: &View, wanted: &Wanted) -> Result<Pl
     };
     if let Some(raster) = raster {
         raster.check_range(from, to)?;
-        return Ok(Plan::Raster { intervals: raster.intervals(calendar)?, from, to });
+        return Ok(Plan::Raster { raster, intervals: raster.intervals(calendar)?, from, to });
+    }
+    if view.period.is_some() {
+        return Err(invalid(format!("series \"{}\" is spontaneous: a period needs an interval", series.name)));
     }
     if view.needs_length() {
         let message =

@@ -10,6 +10,8 @@ use futures::{Stream, StreamExt, stream};
 use model::{Error, Result};
 use server::http::{Body, HeaderMap, Response, StatusCode, streamed as pieces};
 
+use crate::encoding::Encoding;
+
 /// Replies below this size are not compressed.
 const ZIP_BYTES_MIN: usize = 1024;
 
@@ -20,19 +22,24 @@ pub(crate) fn empty(status: StatusCode) -> Response {
     response
 }
 
-/// A reply of JSON that is complete.
+/// Whether a reply is compressed: never one of Arrow, which is sent faster than it is compressed.
+fn zips(headers: &HeaderMap, encoding: Encoding) -> bool {
+    encoding != Encoding::Arrow && pieces::accepts_gzip(headers)
+}
+
+/// A reply that is complete.
 ///
 /// # Errors
 /// XX000 if it cannot be compressed.
-pub(crate) fn whole(headers: &HeaderMap, json: Vec<u8>) -> Result<Response> {
-    let zip = json.len() >= ZIP_BYTES_MIN && pieces::accepts_gzip(headers);
+pub(crate) fn whole(headers: &HeaderMap, encoding: Encoding, bytes: Vec<u8>) -> Result<Response> {
+    let zip = bytes.len() >= ZIP_BYTES_MIN && zips(headers, encoding);
     let body = if zip {
-        let mut encoder = GzEncoder::new(Vec::with_capacity(json.len() / 4), Compression::fast());
-        encoder.write_all(&json).and_then(|()| encoder.finish()).map_err(Error::bug)?
+        let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
+        encoder.write_all(&bytes).and_then(|()| encoder.finish()).map_err(Error::bug)?
     } else {
-        json
+        bytes
     };
-    Ok(response(Body::from(body), zip))
+    Ok(response(Body::from(body), encoding, zip))
 }
 
 /// A part of a reply, and its memory until the next part is made.
@@ -51,40 +58,41 @@ impl Piece {
     }
 }
 
-/// A reply of JSON that is made while it is sent.
+/// A reply that is made while it is sent.
 pub(crate) fn streamed(
     headers: &HeaderMap,
-    pieces_of_json: impl Stream<Item = Result<Piece>> + Send + 'static,
+    encoding: Encoding,
+    made: impl Stream<Item = Result<Piece>> + Send + 'static,
 ) -> Response {
     let mut sent = None;
-    let json = pieces_of_json.map(move |piece| {
+    let plain = made.map(move |piece| {
         let Piece { bytes, held } = piece?;
         // The client has taken the piece before.
         drop(sent.replace(held));
         Ok(bytes)
     });
-    if !pieces::accepts_gzip(headers) {
-        return response(Body::from_stream(json), false);
+    if !zips(headers, encoding) {
+        return response(Body::from_stream(plain), encoding, false);
     }
     let encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    let zipped = stream::unfold((Box::pin(json), Some(encoder)), |(mut json, encoder)| async move {
+    let zipped = stream::unfold((Box::pin(plain), Some(encoder)), |(mut plain, encoder)| async move {
         let mut encoder = encoder?;
-        let piece: Result<Bytes> = match json.next().await {
+        let piece: Result<Bytes> = match plain.next().await {
             Some(Ok(piece)) => {
                 encoder.write_all(&piece).map(|()| std::mem::take(encoder.get_mut()).into()).map_err(Error::bug)
             }
             Some(Err(error)) => Err(error),
-            None => return Some((encoder.finish().map(Bytes::from).map_err(Error::bug), (json, None))),
+            None => return Some((encoder.finish().map(Bytes::from).map_err(Error::bug), (plain, None))),
         };
         let next = piece.is_ok().then_some(encoder);
-        Some((piece, (json, next)))
+        Some((piece, (plain, next)))
     });
-    response(Body::from_stream(zipped), true)
+    response(Body::from_stream(zipped), encoding, true)
 }
 
-fn response(body: Body, zip: bool) -> Response {
+fn response(body: Body, encoding: Encoding, zip: bool) -> Response {
     let mut response = Response::new(body);
-    header(&mut response, "content-type", "application/json");
+    header(&mut response, "content-type", encoding.media_type());
     if zip {
         header(&mut response, "content-encoding", "gzip");
     }

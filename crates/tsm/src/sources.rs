@@ -1,5 +1,7 @@
 //! Sources of points: stored series, and formulas over other sources.
 
+use std::sync::Arc;
+
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use model::{Error, Result, SqlState};
@@ -8,12 +10,13 @@ use timeseries::aggregation::Aggregation;
 use timeseries::buckets::Buckets;
 use timeseries::conversion::Converter;
 use timeseries::formula::{Formula, Reference};
+use timeseries::period::Period;
 use timeseries::points::Points;
 use timeseries::units::{Conversion, Unit};
 
 use crate::definitions::{self, Behaviour, Series};
 use crate::store::{self, AsOf, Pages, State, Timed, Version};
-use crate::tables::invalid;
+use crate::tables::{ALWAYS, invalid};
 use crate::units::Units;
 
 /// Formulas that refer to each other.
@@ -26,12 +29,16 @@ const SHIFT_MAX: i64 = 100_000;
 pub(crate) const WINDOW: usize = 1 << 15;
 
 /// Conversion of the values of a series to the unit and raster of a result.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct View {
     /// Conversion of the unit before and after values are combined.
     before: Conversion,
     after: Conversion,
     pub(crate) rule: Aggregation,
+    /// Times that count; all if `None`.
+    pub(crate) period: Option<Arc<Period>>,
+    /// Whether the result is known to be on the raster of the series.
+    pub(crate) is_own: bool,
 }
 
 impl View {
@@ -49,7 +56,7 @@ impl View {
     ) -> Result<(View, Unit)> {
         let own = units.of(series)?;
         let unit = unit.map_or(Ok(own), |name| units.find(name))?;
-        let conversion = Conversion::find(units.known(), own, unit)?;
+        let conversion = units.conversion(own, unit)?;
         // The rule of the series is that of its own quantity, and power that became energy is another.
         let default = match series.aggregation {
             Some(rule) if !conversion.needs_length() => rule,
@@ -57,7 +64,7 @@ impl View {
         };
         let rule = rule.unwrap_or(default);
         let (before, after) = conversion.split(rule);
-        Ok((View { before, after, rule }, unit.clone()))
+        Ok((View { before, after, rule, period: None, is_own: false }, unit.clone()))
     }
 
     /// Whether values without an interval can be converted.
@@ -72,16 +79,40 @@ impl View {
     }
 
     /// Points of intervals, which need not be contiguous, on bounds.
-    fn on(&self, (starts, ends): (&[i64], &[i64]), mut points: Points, bounds: &[i64]) -> Points {
-        if !self.is_same(starts, ends, bounds) {
-            let mut converter = Converter::new(bounds, self.rule);
+    fn on(&self, (starts, ends): (&[i64], &[i64]), mut points: Points, bounds: &[i64]) -> Result<Points> {
+        if self.period.is_some() || !self.is_same(starts, ends, bounds) {
+            let mut converter = self.converter(bounds)?;
             self.push(&mut converter, (starts, ends), points);
-            return self.finish(converter);
+            return Ok(self.finish(converter));
         }
         self.before.apply(&mut points, starts, ends);
         let mut points = filled(starts, points, bounds);
         self.after.apply(&mut points, &[], &[]);
-        points
+        Ok(points)
+    }
+
+    /// The points of a series on all of its own intervals in the bounds, if they are that.
+    fn own(&self, timed: Timed, bounds: &[i64]) -> std::result::Result<Points, Timed> {
+        let (starts, ends) = (&bounds[..bounds.len() - 1], &bounds[1..]);
+        let is_plain = self.is_own && self.period.is_none() && self.rule != Aggregation::Count;
+        if !is_plain || timed.times != starts {
+            return Err(timed);
+        }
+        let mut points = timed.points;
+        self.before.apply(&mut points, starts, ends);
+        self.after.apply(&mut points, &[], &[]);
+        Ok(points)
+    }
+
+    /// A conversion to intervals.
+    fn converter<'a>(&self, bounds: &'a [i64]) -> Result<Converter<'a>> {
+        Ok(match &self.period {
+            None => Converter::new(bounds, self.rule),
+            Some(period) => {
+                let parts = period.ranges(bounds[0], bounds[bounds.len() - 1])?;
+                Converter::within(bounds, self.rule, parts)
+            }
+        })
     }
 
     /// Whether each point has an interval of its own in the result.
@@ -298,6 +329,37 @@ async fn version(sql: &mut SqlClient, series: &Series, selection: &Selection) ->
     })
 }
 
+/// The series whose values are those of a series in another unit, if an exchange series converts them: a formula on its raster.
+///
+/// # Errors
+/// 42704 for an unknown unit; 22023 for a spontaneous series, and units with different bases.
+pub(crate) fn exchanged(units: &Units, series: &Series, unit: Option<&str>) -> Result<Option<Series>> {
+    let own = units.of(series)?;
+    let Some(unit) = unit.map(|name| units.find(name)).transpose()?.filter(|unit| unit.name != own.name) else {
+        return Ok(None);
+    };
+    let (from, to) = (units.rate(own), units.rate(unit));
+    if (from, to) == (None, None) {
+        return Ok(None);
+    }
+    let (base, id) = (&own.base, series.id);
+    if *base != unit.base {
+        return Err(invalid(format!("\"{}\" cannot be converted to \"{}\"", own.name, unit.name))
+            .with_detail(format!("The first has the base {base}, the second {}.", unit.base)));
+    }
+    if series.raster.is_none() {
+        let message = format!("series \"{}\" is spontaneous: an exchange series needs an interval", series.name);
+        return Err(invalid(message));
+    }
+    let mut text = from.map_or_else(|| format!("[{id}, 0, {base}]"), |rate| format!("[{id}] * [{rate}]"));
+    if let Some(rate) = to {
+        text.push_str(&format!(" / [{rate}]"));
+    }
+    // A result that has no exchange series is in the base unit first.
+    let unit = if to.is_some() { unit.name.clone() } else { base.clone() };
+    Ok(Some(Series { id: 0, unit, aggregation: None, formulas: vec![(ALWAYS, text)], ..series.clone() }))
+}
+
 async fn input(
     sql: &mut SqlClient,
     units: &Units,
@@ -307,6 +369,7 @@ async fn input(
 ) -> Result<Input> {
     let id = reference.series.parse().map_err(|_| Error::bug("a stored formula with a name"))?;
     let series = definitions::find_by_id(sql, id).await?;
+    let series = exchanged(units, &series, reference.unit.as_deref())?.unwrap_or(series);
     let (view, _) = View::new(&series, units, reference.unit.as_deref(), reference.aggregation)?;
     let source = Source::below(sql, units, series, selection, (path, count)).await?;
     Ok(Input { source: Box::new(source), view, shift: reference.shift })
@@ -324,8 +387,11 @@ pub(crate) async fn resolved(sql: &mut SqlClient, units: &Units, series: &Series
         let mut numbers = Vec::new();
         for reference in formula.references() {
             let found = definitions::find(sql, &series.repository, &reference.series).await?;
-            View::new(&found, units, reference.unit.as_deref(), reference.aggregation)
-                .map_err(|error| error.context(format!("reference to series \"{}\"", found.name)))?;
+            let own = exchanged(units, &found, reference.unit.as_deref());
+            own.and_then(|own| {
+                View::new(own.as_ref().unwrap_or(&found), units, reference.unit.as_deref(), reference.aggregation)
+            })
+            .map_err(|error| error.context(format!("reference to series \"{}\"", found.name)))?;
             if reference.shift.abs() > SHIFT_MAX {
                 return Err(invalid(format!("Shift moves by more than {SHIFT_MAX} intervals")));
             }
@@ -365,27 +431,35 @@ pub(crate) async fn named(sql: &mut SqlClient, series: &mut Series) -> Result<()
 async fn stored(sql: &mut SqlClient, series: &Series, bounds: &[i64], view: &View, state: State) -> Result<Points> {
     let (from, to) = (bounds[0], bounds[bounds.len() - 1]);
     let Some(raster) = series.raster else { return stored_steps(sql, series, bounds, view, state).await };
-    let misplaced = || {
-        let message = format!("series \"{}\" has a value at a time that starts no interval of {raster}", series.name);
-        Error::new(SqlState::INVALID_PARAMETER_VALUE, message).with_hint("SQL wrote it: delete it by SQL")
-    };
     let intervals = raster.intervals(&series.calendar)?;
-    let ends_of = |times: &[i64]| -> Result<Vec<i64>> {
-        intervals.ends(times)?.into_iter().map(|end| end.ok_or_else(misplaced)).collect()
-    };
     let mut pages = Pages::new(intervals.start(from)?, to);
-    let first = pages.next(sql, series, state).await?.unwrap_or_default();
-    let ends = ends_of(&first.times)?;
+    let mut first = pages.next(sql, series, state).await?.unwrap_or_default();
+    if pages.is_done() {
+        first = match view.own(first, bounds) {
+            Ok(points) => return Ok(points),
+            Err(others) => others,
+        };
+    }
+    let ends = ends_of(series, &intervals, &first.times)?;
     // More than a page of points is never on the raster of the result: windows are smaller.
     if pages.is_done() {
-        return Ok(view.on((&first.times, &ends), first.points, bounds));
+        return view.on((&first.times, &ends), first.points, bounds);
     }
-    let mut converter = Converter::new(bounds, view.rule);
+    let mut converter = view.converter(bounds)?;
     view.push(&mut converter, (&first.times, &ends), first.points);
     while let Some(Timed { times, points }) = pages.next(sql, series, state).await? {
-        view.push(&mut converter, (&times, &ends_of(&times)?), points);
+        view.push(&mut converter, (&times, &ends_of(series, &intervals, &times)?), points);
     }
     Ok(view.finish(converter))
+}
+
+/// Ends of the intervals of a series' points.
+fn ends_of(series: &Series, intervals: &Buckets, times: &[i64]) -> Result<Vec<i64>> {
+    let misplaced = || {
+        let message = format!("series \"{}\" has a value at a time that starts none of its intervals", series.name);
+        Error::new(SqlState::INVALID_PARAMETER_VALUE, message).with_hint("SQL wrote it: delete it by SQL")
+    };
+    intervals.ends(times)?.into_iter().map(|end| end.ok_or_else(misplaced)).collect()
 }
 
 async fn stored_steps(
@@ -396,7 +470,7 @@ async fn stored_steps(
     state: State,
 ) -> Result<Points> {
     let (from, to) = (bounds[0], bounds[bounds.len() - 1]);
-    let mut converter = Converter::new(bounds, view.rule);
+    let mut converter = view.converter(bounds)?;
     let mut timed = store::last_before(sql, series, from.saturating_add(1), state).await?;
     let mut pages = Pages::new(from.saturating_add(1), to);
     while let Some(next) = pages.next(sql, series, state).await? {
@@ -420,14 +494,14 @@ async fn computed(
     let intervals = raster.intervals(&series.calendar)?;
     let (mut from, to) = (bounds[0], bounds[bounds.len() - 1]);
     raster.check_range(from, to)?;
-    let mut converter = Converter::new(bounds, view.rule);
+    let mut converter = view.converter(bounds)?;
     loop {
         let own = intervals.bounds(from, to, WINDOW)?;
         let points = of_slices(sql, slices, &intervals, &own, as_of).await?;
         let (last, ends) = (own[own.len() - 1], &own[1..]);
         let starts = &own[..own.len() - 1];
         if from == bounds[0] && last >= to {
-            return Ok(view.on((starts, ends), points, bounds));
+            return view.on((starts, ends), points, bounds);
         }
         view.push(&mut converter, (starts, ends), points);
         if last >= to {

@@ -1,5 +1,6 @@
 //! Points in the tables of the schema `tsm`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -20,7 +21,7 @@ use crate::definitions::Series;
 use crate::tables::SCHEMA;
 
 /// Points with their times, ascending.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Timed {
     pub(crate) times: Vec<i64>,
     pub(crate) points: Points,
@@ -33,19 +34,46 @@ impl Timed {
     }
 
     fn add(&mut self, rows: &Rows) -> Result<()> {
-        let times = column(rows, 0, &instant())?;
-        let values = column(rows, 1, &DataType::Float64)?;
-        let flags = column(rows, 2, &DataType::Int16)?;
-        let values = values.as_primitive::<Float64Type>();
-        let flags = flags.as_primitive::<Int16Type>();
-        self.times.extend_from_slice(times.as_primitive::<TimestampNanosecondType>().values());
-        for row in 0..rows.len() {
+        PointColumns::of(rows, 0)?.append(self, 0..rows.len());
+        Ok(())
+    }
+}
+
+/// Columns `time`, `value` and `flag` of a result.
+struct PointColumns {
+    times: ArrayRef,
+    values: ArrayRef,
+    flags: ArrayRef,
+}
+
+impl PointColumns {
+    /// - `at`: place of the first of them.
+    fn of(rows: &Rows, at: usize) -> Result<PointColumns> {
+        Ok(PointColumns {
+            times: column(rows, at, &instant())?,
+            values: column(rows, at + 1, &DataType::Float64)?,
+            flags: column(rows, at + 2, &DataType::Int16)?,
+        })
+    }
+
+    fn append(&self, timed: &mut Timed, rows: Range<usize>) {
+        let values = self.values.as_primitive::<Float64Type>();
+        let flags = self.flags.as_primitive::<Int16Type>();
+        timed.times.extend_from_slice(&self.times.as_primitive::<TimestampNanosecondType>().values()[rows.clone()]);
+        if values.null_count() == 0 && flags.null_count() == 0 {
+            let points = &mut timed.points;
+            points.values.extend_from_slice(&values.values()[rows.clone()]);
+            points.present.extend(std::iter::repeat_n(true, rows.len()));
+            let flag = |id: &i16| Flag::from_id((*id).into()).unwrap_or_default();
+            points.flags.extend(flags.values()[rows].iter().map(flag));
+            return;
+        }
+        for row in rows {
             let value = values.is_valid(row).then(|| values.value(row));
             let flag = flags.is_valid(row).then(|| Flag::from_id(flags.value(row).into())).flatten();
             // Rows that SQL wrote may have no flag.
-            self.points.push(value, flag.unwrap_or(if value.is_some() { Flag::Valid } else { Flag::Missing }));
+            timed.points.push(value, flag.unwrap_or(if value.is_some() { Flag::Valid } else { Flag::Missing }));
         }
-        Ok(())
     }
 }
 
@@ -194,13 +222,16 @@ async fn read(
 /// Points of a query.
 async fn points_of(sql: &mut SqlClient, text: &str, values: &[Value], state: State) -> Result<Timed> {
     let mut timed = Timed::default();
-    match sql.rows(text, values).await {
-        Ok(all) => all.iter().try_for_each(|rows| timed.add(rows))?,
-        // Tables have their history from their creation on: nothing was there before.
-        Err(error) if state.as_of != AsOf::Now && error.message().starts_with("the history of table") => {}
-        Err(error) => return Err(error),
-    }
+    rows_of(sql, text, values, state.as_of).await?.iter().try_for_each(|rows| timed.add(rows))?;
     Ok(timed)
+}
+
+async fn rows_of(sql: &mut SqlClient, text: &str, values: &[Value], as_of: AsOf) -> Result<Vec<Rows>> {
+    match sql.rows(text, values).await {
+        // Tables have their history from their creation on: nothing was there before.
+        Err(error) if as_of != AsOf::Now && error.message().starts_with("the history of table") => Ok(Vec::new()),
+        rows => rows,
+    }
 }
 
 /// The points of a state that another one does not have.
@@ -255,13 +286,13 @@ pub(crate) async fn last_before(sql: &mut SqlClient, series: &Series, time: i64,
     points_of(sql, &text, &values, state).await
 }
 
-/// Times of the first and the last point of a series; `None` if it has none.
+/// Times of the first and the last point of a series at a state; `None` if it has none.
 ///
 /// # Errors
 /// Those of SQL.
-pub(crate) async fn ends(sql: &mut SqlClient, series: &Series) -> Result<Option<(i64, i64)>> {
-    let text = format!("SELECT min(time), max(time) FROM {} WHERE series = $1", source(series, AsOf::Now));
-    let rows = sql.rows(&text, &[Value::Int64(series.id)]).await?;
+pub(crate) async fn ends(sql: &mut SqlClient, series: &Series, as_of: AsOf) -> Result<Option<(i64, i64)>> {
+    let text = format!("SELECT min(time), max(time) FROM {} WHERE series = $1", source(series, as_of));
+    let rows = rows_of(sql, &text, &[Value::Int64(series.id)], as_of).await?;
     let Some(rows) = rows.first() else { return Ok(None) };
     Ok(rows.times(0)?.take(0).zip(rows.times(1)?.take(0)))
 }
@@ -474,7 +505,11 @@ async fn is_recorded_as_of(sql: &mut SqlClient, series: &Series, time: i64, as_o
     Ok(sql.rows(&text, &values).await?.iter().any(|rows| rows.len() > 0))
 }
 
-fn batch(columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch> {
+/// Columns by name, as a batch.
+///
+/// # Errors
+/// XX000 if they have different lengths.
+pub(crate) fn batch(columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch> {
     let fields = columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true));
     let fields: Vec<Field> = fields.collect();
     let arrays = columns.into_iter().map(|(_, array)| array).collect();

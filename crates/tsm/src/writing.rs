@@ -7,9 +7,9 @@ use timeseries::conversion::Converter;
 use timeseries::points::Points;
 use timeseries::raster::Calendar;
 use timeseries::stamp::{self, Form};
-use timeseries::units::Conversion;
 
-use crate::data_json::DataJson;
+use crate::data::{Meaning, SentPoints};
+use crate::definition_json::IntervalJson;
 use crate::definitions::Series;
 use crate::store::{self, Modification, State, Timed, Written};
 use crate::tables::invalid;
@@ -28,24 +28,30 @@ pub(crate) struct Prepared {
 /// # Errors
 /// 22023 for a time that starts no interval, an unknown flag, or a unit that cannot be converted; 22007 for a text that is no
 /// time; 42704 for an unknown unit.
-pub(crate) fn prepare(series: Series, units: &Units, data: &DataJson<'_>, quotation: Option<&str>) -> Result<Prepared> {
+pub(crate) fn prepare(
+    series: Series,
+    units: &Units,
+    meaning: &Meaning<'_>,
+    points: SentPoints<'_>,
+) -> Result<Prepared> {
     if series.is_virtual() {
         return Err(invalid(format!("series \"{}\" is computed by a formula: it cannot be written", series.name)));
     }
-    let quotation = quotation.or(data.quotation.as_deref());
+    let quotation = meaning.quotation.as_ref();
     let version = quotation.map(|text| stamp::parse(text, series.calendar.zone())).transpose()?;
     if version.is_some() != series.quotation {
         let message =
             if series.quotation { "has quotation: name the version of the values" } else { "has no quotation" };
         return Err(invalid(format!("series \"{}\" {message}", series.name)));
     }
-    let calendar = data.time_zone.as_ref().map(|zone| Calendar::parse(zone)).transpose()?;
+    let calendar = meaning.time_zone.as_ref().map(|zone| Calendar::parse(zone)).transpose()?;
     let calendar = calendar.as_ref().unwrap_or(&series.calendar);
-    let mut timed = data.timed(calendar)?;
+    let mut timed = points.timed(calendar)?;
     let own = units.of(&series)?;
-    let given = data.unit.as_ref().map_or(Ok(own), |name| units.find(name))?;
-    let conversion = Conversion::find(units.known(), given, own)?;
-    let source = data.interval.as_ref().map(crate::definition_json::IntervalJson::raster).transpose()?;
+    let given = meaning.unit.as_ref().map_or(Ok(own), |name| units.find(name))?;
+    let conversion = units.conversion(given, own)?;
+    let source = meaning.interval.as_ref().filter(|interval| !interval.is_none());
+    let source = source.map(IntervalJson::raster).transpose()?;
     let Some(raster) = series.raster else {
         if source.is_some() || conversion.needs_length() {
             return Err(invalid(format!("series \"{}\" is spontaneous: its values have no interval", series.name)));

@@ -72,7 +72,8 @@ impl Server {
         let mut server =
             Server { child, pg: String::new(), http: String::new(), flight: String::new(), health: String::new(), log };
         let event = server.wait_for("serving");
-        let address = |name: &str| event[name].as_str().unwrap_or_else(|| panic!("no {name} in {event}")).to_owned();
+        // A front end has fewer listeners.
+        let address = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
         (server.pg, server.http) = (address("pg"), address("http"));
         (server.flight, server.health) = (address("flight"), address("health"));
         server

@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use crate::clients::{printed, tool};
 use crate::http::request;
 use crate::postgres::Postgres;
-use crate::server::{Server, folder};
+use crate::server::{Server, folder, millrace};
 
 /// Address of the default repository.
 const REPOSITORY: &str = "/repositories/default";
@@ -673,7 +673,7 @@ fn requests_that_cannot_be_answered_name_what_is_wrong_and_change_nothing() {
         ("PUT", "/timeseries/P/data", stamp("2025-01-01T00:00:00Z"), 400, "two points of 2025-01-01T00:00:00Z"),
         ("PUT", "/timeseries/P/data", stamp("yesterday"), 400, "Data[1]: time \"yesterday\""),
         ("DELETE", "/timeseries/P/data", Json::Null, 400, "from and to are needed"),
-        ("DELETE", "/units/kW", Json::Null, 400, "series have it"),
+        ("DELETE", "/units/kW", Json::Null, 409, "series have it"),
     ] {
         let (got, reply) = client.send(method, path, &body);
         let error = reply["error"].as_str().unwrap_or_default();
@@ -725,5 +725,407 @@ fn rasters_agree_with_zoneinfo_and_postgres_from_1970_to_2037() {
     let output = Command::new(python).arg(script).arg(&server.http).arg(postgres.url()).output().unwrap();
     let text = printed(&output);
     assert!(output.status.success() && text.contains("0 differences"), "{text}");
+    server.stop();
+}
+
+#[test]
+fn the_api_answers_as_its_openapi_document_says() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    conforms(&server, &["--max-examples", "5"]);
+    server.stop();
+}
+
+/// Checks a server against its OpenAPI document.
+fn conforms(server: &Server, arguments: &[&str]) {
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/tsm/conformance.py");
+    let python = tool("MILLRACE_TEST_SCHEMATHESIS_PYTHON", "schemathesis/bin/python");
+    let output = Command::new(python).arg(script).arg(format!("http://{}", server.http)).args(arguments).output();
+    let output = output.unwrap();
+    let text = printed(&output);
+    assert!(output.status.success() && text.contains(" 0 failures; generated requests passed"), "{text}");
+}
+
+/// Starts a front end of a database.
+fn front_end(store: &str) -> Server {
+    let mut command = millrace();
+    command.args(["tsm", "--store", &format!("grpc://{store}"), "--http", "127.0.0.1:0", "--log-format", "json"]);
+    Server::spawn(command)
+}
+
+#[test]
+fn front_ends_answer_for_one_database_and_keep_nothing() {
+    let (_folder, data) = folder();
+    let store = Server::start(&data);
+    let front_ends = [front_end(&store.flight), front_end(&store.flight)];
+    let [one, other] = [Client(&front_ends[0]), Client(&front_ends[1])];
+    conforms(&front_ends[0], &["--phases", "examples"]);
+    one.create(&quarter_hours("P"));
+    other.write("P", "2025-03-29T23:00:00Z", 900, &[4.0; 92]);
+    // A write is seen by all at once, and a change of a nanosecond is not lost on the way.
+    let first = other.get("/timeseries/P/data/modifications")[0]["Time"].as_str().unwrap().to_owned();
+    one.write("P", "2025-03-29T23:00:00Z", 900, &[5.0]);
+    let day = "from=2025-03-29T23:00:00Z&to=2025-03-30T22:00:00Z&interval=Total&unit=kWh";
+    for client in [&one, &other, &Client(&store)] {
+        assert_eq!(client.points("P", day)[0].1, Some(92.25));
+        assert_eq!(client.points("P", &format!("{day}&audit={first}"))[0].1, Some(92.0));
+    }
+    one.create(&json!({ "Name": "S", "Type": "Spontaneous" }));
+    let stamps = json!({ "Data": [{ "From": "2025-01-01T00:00:00.123456789Z", "Value": 1 }] });
+    one.ok("PUT", "/timeseries/S/data", &stamps);
+    assert_eq!(other.points("S", ""), [point("2025-01-01T00:00:00.123456789Z", 1.0, 9)]);
+    // Long results come in windows of one state.
+    let minutes = json!({ "Name": "M", "Interval": { "Value": "Minute" }, "Unit": "kW" });
+    one.create(&minutes);
+    one.write("M", "2025-01-01T00:00:00Z", 60, &[1.0; 100_000]);
+    assert_eq!(other.points("M", "").len(), 100_000);
+    // There is no SQL here, and a front end that is killed loses nothing.
+    assert_eq!(request(&front_ends[0].http, "POST", "/sql", b"SELECT 1").unwrap().0, 404);
+    let [first, second] = front_ends;
+    first.signal(libc::SIGKILL);
+    let second_client = Client(&second);
+    assert_eq!(second_client.points("P", day)[0].1, Some(92.25));
+    // Without its database a front end says so, and goes on when that is back.
+    let flight = store.flight.clone();
+    store.stop();
+    let (status, reply) = second_client.send("GET", &format!("/timeseries/P/data?{day}"), &Json::Null);
+    assert!(status == 503 && reply["error"].as_str().unwrap().contains("cannot be reached"), "{status} {reply}");
+    let mut command = millrace();
+    command.arg("serve").arg("--data").arg(&data).args(["--log-format", "json"]);
+    for listener in server::LISTENERS {
+        command.arg(listener.flag()).arg(if listener.name == "flight" { &flight } else { "127.0.0.1:0" });
+    }
+    let again = Server::spawn(command);
+    assert_eq!(second_client.points("P", day)[0].1, Some(92.25));
+    second.stop();
+    again.stop();
+}
+
+/// The rows of a statement, each with commas.
+fn rows(server: &Server, statement: &str) -> Vec<String> {
+    let (status, text) = request(&server.http, "POST", "/sql?format=csv", statement.as_bytes()).unwrap();
+    assert_eq!(status, 200, "{statement}: {text}");
+    text.lines().skip(1).map(str::to_owned).collect()
+}
+
+#[test]
+fn functions_of_sql_define_read_compute_and_remove_series() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    let definition = r#"{"Interval": {"Value": "Minute", "Multiplier": 15}, "Unit": "kW", "TimeZone": "Europe/Vienna", "Audit": true}"#;
+    let defined = rows(&server, &format!("SELECT name FROM tsm.define('P', '{definition}', changed_by => 'Ada')"));
+    assert_eq!(defined, ["P"]);
+    client.write("P", "2025-10-25T22:00:00Z", 900, &[4.0; 100]);
+    // The autumn day has 25 hours, of which two are 02:00.
+    let hours = rows(
+        &server,
+        "SELECT local, value, flag FROM tsm.read('P', '2025-10-26', '2025-10-27', step => 'Hour', unit => 'kWh') \
+         WHERE local LIKE '%T02:%' ORDER BY time",
+    );
+    assert_eq!(hours, ["2025-10-26T02:00:00A,4,9", "2025-10-26T02:00:00B,4,9"]);
+    let quarters = "SELECT count(*), sum(value) FROM tsm.read('P', '2025-10-26T02:00:00B', '2025-10-26T03:00:00')";
+    assert_eq!(rows(&server, quarters), ["4,16"]);
+    let day =
+        "SELECT value, extract(epoch FROM time) FROM tsm.read('P', '2025-10-26', '2025-10-27', 'Day', unit => 'kWh')";
+    assert_eq!(rows(&server, day), ["100,1761429600.000000"]);
+    let computed = "SELECT sum(value) FROM tsm.evaluate('[P] * 2 + 1', '2025-10-26', '2025-10-27', 'Hour', \
+                    unit => 'kW', time_zone => 'Europe/Vienna')";
+    assert_eq!(rows(&server, computed), ["225"]);
+    // The rows are like those of any table.
+    let joined = "SELECT s.unit, max(p.value) FROM tsm.series s, tsm.read('P', '2025-10-26', '2025-10-27') p \
+                  WHERE s.name = 'P' GROUP BY s.unit";
+    assert_eq!(rows(&server, joined), ["kW,4"]);
+    assert_eq!(rows(&server, "SELECT changed_by, change, points FROM tsm.changes('P')"), ["anonymous,written,100"]);
+    let recorded = "SELECT change, changed_by FROM tsm.definition_changes";
+    assert_eq!(rows(&server, recorded), ["created,Ada"]);
+    for (statement, expected) in [
+        ("SELECT * FROM tsm.read('Q')", "series \\\"Q\\\" does not exist"),
+        ("SELECT * FROM tsm.read()", "needs the argument \\\"series\\\""),
+        ("SELECT * FROM tsm.read('P', form => 'Day')", "has no argument \\\"form\\\""),
+        ("SELECT * FROM tsm.read('P', series => 'P')", "is given twice"),
+        ("SELECT * FROM tsm.read('P', step => 'Fortnight')", "interval \\\"Fortnight\\\" is not known"),
+        ("SELECT (SELECT max(value) FROM tsm.read(s.name)) FROM tsm.series s", "depends on rows"),
+        ("SELECT * FROM tsm.define('P', '{\"Interval\": {\"Value\": \"Day\"}}')", "has values"),
+        ("SELECT * FROM tsm.evaluate('[P] +', '2025-10-26', '2025-10-27', 'Hour')", "found the end"),
+    ] {
+        let (status, text) = request(&server.http, "POST", "/sql?format=csv", statement.as_bytes()).unwrap();
+        assert!(status >= 400 && text.contains(expected), "{statement}: {status} {text}");
+    }
+    assert_eq!(rows(&server, "SELECT count(*) FROM tsm.remove('P')"), ["1"]);
+    assert_eq!(rows(&server, "SELECT count(*) FROM tsm.data"), ["0"]);
+    server.stop();
+}
+
+#[test]
+fn clients_of_python_read_and_write_points_as_arrow_csv_and_by_sql() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/tsm/python_client.py");
+    let python = tool("MILLRACE_TEST_PYTHON", "python/bin/python");
+    let output = Command::new(python).arg(script).arg(&server.http).arg(&server.pg).output().unwrap();
+    let text = printed(&output);
+    assert!(output.status.success() && text.contains("all points came back"), "{text}");
+    server.stop();
+}
+
+#[test]
+fn validations_find_and_replace_what_rules_refuse() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    client.create(&quarter_hours("P"));
+    client.create(&quarter_hours("Backup"));
+    // A week and a day of Vienna, over the night in which summer time begins.
+    let week = "2025-03-22T23:00:00Z";
+    client.write("P", week, 900, &(0..192).map(f64::from).collect::<Vec<_>>());
+    client.write("Backup", "2025-03-29T23:00:00Z", 900, &[7.0; 92]);
+    let mut day = [10.0; 92];
+    day[20] = 500.0;
+    day[40] = -3.0;
+    client.write("P", "2025-03-29T23:00:00Z", 900, &day);
+    // Two hours are missing, and a person has put a value where a rule would refuse it.
+    client.ok("DELETE", "/timeseries/P/data?from=2025-03-30T01:00:00Z&to=2025-03-30T03:00:00Z", &Json::Null);
+    let by_hand = json!({ "Data": [{ "From": "2025-03-30T12:00:00Z", "Value": 900.0, "Flag": 5 }] });
+    client.ok("PUT", "/timeseries/P/data", &by_hand);
+    let rules = json!({ "Series": ["P%"], "Rules": [{ "Rule": "Gap" }, { "Rule": "Range", "Min": 0, "Max": 100 }],
+        "Substitutes": [{ "Substitute": "Interpolation", "MaxIntervals": 4 },
+            { "Substitute": "ReferenceDay", "Days": 7 }] });
+    let range = "from=2025-03-29T23:00:00Z&to=2025-03-30T22:00:00Z";
+    let found = client.ok("POST", &format!("/validate?{range}"), &rules);
+    assert_eq!((&found["Findings"], &found["Replaced"]), (&json!(11), &json!(0)), "{found}");
+    assert!(client.points("P", range).iter().any(|(_, value, _)| *value == Some(500.0)), "nothing was changed");
+
+    client.ok("PUT", "/validations/Meters", &rules);
+    let applied = client.ok("POST", &format!("/validations/Meters/run?{range}&apply=true"), &Json::Null);
+    assert_eq!((&applied["Findings"], &applied["Replaced"]), (&json!(11), &json!(10)), "{applied}");
+    let points = client.points("P", range);
+    assert_eq!(points[20], point("2025-03-30T04:00:00Z", 10.0, 22));
+    assert_eq!(points[52], point("2025-03-30T12:00:00Z", 900.0, 5));
+    // 03:00 is the first quarter hour after the clock was set forward; a week before, it was the 13th of its day.
+    assert_eq!(points[8], point("2025-03-30T01:00:00Z", 12.0, 21));
+    assert_eq!(points[15], point("2025-03-30T02:45:00Z", 19.0, 21));
+
+    let runs = client.get("/validations/Meters/runs");
+    assert_eq!(
+        (&runs[0]["Replaced"], &runs[0]["Applied"], &runs[0]["Ended"]),
+        (&json!(10), &json!(true), &json!(true))
+    );
+    let logged = "SELECT rule, count(*), count(new_flag) FROM tsm.findings JOIN tsm.validation_runs r ON r.id = run \
+                  WHERE r.applies GROUP BY rule ORDER BY rule";
+    assert_eq!(rows(&server, logged), ["Gap,8,8", "Range,3,2"]);
+    assert_eq!(
+        client.get("/timeseries/P/data/modifications").as_array().unwrap().last().unwrap()["Change"],
+        "validated"
+    );
+
+    // A comparison with another series, which replaces the values too. A schedule runs it.
+    let compared = json!({ "Series": ["P"], "Rules": [{ "Rule": "Comparison", "Formula": "[this] - [Backup]", "Max": 3 }],
+        "Substitutes": [{ "Substitute": "Formula", "Formula": "[Backup]" }],
+        "Schedule": { "Every": { "Value": "Hour" }, "Back": { "Value": "Year", "Multiplier": 3 } } });
+    client.ok("PUT", "/validations/Compared", &compared);
+    rows(&server, "UPDATE tsm.validations SET next_run = now() WHERE name = 'Compared'");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while client.get("/validations/Compared/runs")[0]["Ended"] != json!(true) {
+        assert!(std::time::Instant::now() < deadline, "the schedule did not run");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    server.stop();
+}
+
+#[test]
+fn lists_of_definitions_are_imported_whole_or_not_at_all() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    client.ok("POST", "/attributes", &json!({ "Name": "Supplier" }));
+    let send = |path: &str, body: &str| {
+        request(&server.http, "POST", &format!("{REPOSITORY}{path}"), body.as_bytes()).unwrap()
+    };
+    let (status, text) = send("/units?format=csv", "Name;BaseUnit;Factor;IntegralUnit\nkcal/h;W;1,163;Wh\n");
+    assert_eq!(status, 200, "{text}");
+    // The formula of a formula comes before what it refers to.
+    let list = "Name;Interval;Unit;TimeZone;Formula;Attributes.Supplier;Audit\n\
+                Twice;Hour;kWh;Europe/Vienna;[Net] * 2;;\n\
+                Net;Hour;kWh;Europe/Vienna;[A, 0, kWh] - [B, 0, kWh];;\n\
+                A;15 Minute;kcal/h;Europe/Vienna;;North;x\n\
+                B;15 Minute;kW;Europe/Vienna;;South;\n";
+    let (status, text) = send("/timeseries?format=csv", list);
+    assert_eq!(status, 201, "{text}");
+    let found: Vec<Json> = serde_json::from_str(&text).unwrap();
+    assert_eq!(found.iter().map(|one| one["Name"].as_str().unwrap()).collect::<Vec<_>>(), ["A", "B", "Net", "Twice"]);
+    assert_eq!(client.get("/timeseries/A")["Attributes"]["Supplier"], "North");
+    assert_eq!(client.get("/timeseries/Twice")["Formula"], "[Net] * 2");
+    for (body, expected) in [
+        ("Name;Interval\nC;Hour\nA;Hour\n", "line 3: series \\\"A\\\" exists"),
+        ("Name;Interval;Formula\nC;Hour;\nD;Hour;[E]\n", "line 3: series \\\"E\\\" does not exist"),
+        ("Name;Interval\nC;Hour\nC;Day\n", "defined twice"),
+        ("Name;Interval;Colour\nC;Hour;red\n", "unknown field `Colour`"),
+        ("Name;Interval;Unit\nC;Hour;\nD;Hour;nothing\n", "line 3: unit \\\"nothing\\\" does not exist"),
+    ] {
+        let (status, text) = send("/timeseries?format=csv", body);
+        assert!(status >= 400 && text.contains(expected), "{body}: {status} {text}");
+        assert_eq!(client.send("GET", "/timeseries/C", &Json::Null).0, 404, "nothing of a list with an error is there");
+    }
+    let again = r#"[{"Name": "A", "Description": "changed"}, {"Name": "C", "Interval": {"Value": "Day"}}]"#;
+    let (status, text) = send("/timeseries?existing=skip", again);
+    assert!(status == 201 && !text.contains("\"A\"") && text.contains("\"C\""), "{text}");
+    let (status, text) = send("/timeseries?existing=change", again);
+    assert_eq!(status, 201, "{text}");
+    assert_eq!(client.get("/timeseries/A")["Description"], "changed");
+    server.stop();
+}
+
+#[test]
+fn peak_hours_and_holidays_limit_what_is_added_up() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    client.create(&quarter_hours("P"));
+    // A week from Monday, 2025-03-24, with the night in which summer time begins: 167 hours of 4 kW.
+    client.write("P", "2025-03-23T23:00:00Z", 900, &[4.0; 167 * 4]);
+    let week = "from=2025-03-24&to=2025-03-31&unit=kWh";
+    let total = |query: &str| client.points("P", &format!("{week}&interval=Total&{query}"))[0].1;
+    assert_eq!(total("period=Peak"), Some(5.0 * 12.0 * 4.0));
+    assert_eq!(total("period=OffPeak"), Some((167.0 - 60.0) * 4.0));
+    assert_eq!(total("period=Weekend"), Some(47.0 * 4.0));
+    let holidays = json!([{ "Date": "2025-03-25", "Name": "A day off" }]);
+    client.ok("PUT", "/holidays/AT", &holidays);
+    let trading = json!({ "Name": "Trading", "Days": "Mon-Fri", "From": "08:00", "To": "20:00", "Holidays": "AT" });
+    client.ok("POST", "/periods", &trading);
+    let days = client.points("P", &format!("{week}&interval=Day&period=Trading"));
+    let expected = [Some(48.0), None, Some(48.0), Some(48.0), Some(48.0), None, None];
+    assert_eq!(days.iter().map(|(_, value, _)| *value).collect::<Vec<_>>(), expected);
+    // Nothing is expected on a day off; it is not missing.
+    assert_eq!(days.iter().map(|(_, _, flag)| *flag).collect::<Vec<_>>(), [9, 0, 9, 9, 9, 0, 0]);
+    // Values that are missing at night are not missing in the peak hours.
+    client.ok("DELETE", "/timeseries/P/data?from=2025-03-26T20:00&to=2025-03-27T06:00", &Json::Null);
+    assert_eq!(client.points("P", &format!("{week}&interval=Day&period=Peak"))[2].2, 9);
+    client.ok("DELETE", "/timeseries/P/data?from=2025-03-27T07:45&to=2025-03-27T08:15", &Json::Null);
+    assert_eq!(client.points("P", &format!("{week}&interval=Day&period=Peak"))[3].2, 19);
+    let read = "SELECT sum(value) FROM tsm.read('P', '2025-03-24', '2025-03-31', step => 'Day', unit => 'kWh', \
+                period => 'Weekend')";
+    assert_eq!(rows(&server, read), ["188"]);
+    for (path, expected) in [
+        (format!("/timeseries/P/data?{week}&period=Night"), "period \"Night\" does not exist"),
+        (format!("/timeseries/P/data?{week}&period=Lost"), "calendar of holidays \"XX\" does not exist"),
+    ] {
+        client.ok("POST", "/periods", &json!({ "Name": "Lost", "Holidays": "XX" }));
+        let (status, reply) = client.send("GET", &path, &Json::Null);
+        assert!(status == 404 && reply["error"].as_str().unwrap().contains(expected), "{status} {reply}");
+    }
+    server.stop();
+}
+
+#[test]
+fn money_is_exchanged_by_the_rate_of_its_time() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    let daily = |name: &str, unit: &str| json!({ "Name": name, "Interval": { "Value": "Day" }, "Unit": unit, "TimeZone": "Europe/Vienna" });
+    client.create(&daily("EURperUSD", "none"));
+    client.create(&daily("EURperCHF", "none"));
+    for (unit, series) in [("USD", "EURperUSD"), ("CHF", "EURperCHF")] {
+        let unit = json!({ "Name": unit, "BaseUnit": "EUR", "ExchangeSeries": series, "Aggregation": "SUM" });
+        client.ok("POST", "/units", &unit);
+    }
+    assert_eq!(client.get("/units/USD")["ExchangeSeries"], "EURperUSD");
+    client.ok("POST", "/units", &json!({ "Name": "ct", "BaseUnit": "EUR", "Factor": 0.01, "Aggregation": "SUM" }));
+    // Two days, the second of 23 hours.
+    let days = "2025-03-28T23:00:00Z";
+    client.write("EURperUSD", days, 86_400, &[0.5, 0.25]);
+    client.write("EURperCHF", days, 86_400, &[2.0, 1.0]);
+    client.create(
+        &json!({ "Name": "Cost", "Interval": { "Value": "Hour" }, "Unit": "USD", "TimeZone": "Europe/Vienna" }),
+    );
+    client.write("Cost", days, 3_600, &[10.0; 47]);
+    let total = |unit: &str| {
+        let query = format!("from=2025-03-29&to=2025-03-31&interval=Day&unit={unit}");
+        client.points("Cost", &query).into_iter().map(|(_, value, _)| value.unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(total("USD"), [240.0, 230.0]);
+    assert_eq!(total("EUR"), [120.0, 57.5]);
+    assert_eq!(total("ct"), [12_000.0, 5_750.0]);
+    assert_eq!(total("CHF"), [60.0, 57.5]);
+    let formula = json!({ "Name": "Both", "Interval": { "Value": "Hour" }, "Unit": "EUR", "TimeZone": "Europe/Vienna",
+        "Formula": "[Cost, 0, EUR] * 2" });
+    client.create(&formula);
+    let both = client.points("Both", "from=2025-03-29&to=2025-03-31&interval=Total");
+    assert_eq!(both[0].1, Some(355.0));
+    for (method, path, body, status, expected) in [
+        ("PUT", "/timeseries/Cost/data", json!({ "Unit": "EUR", "Data": [] }), 400, "by an exchange series"),
+        ("GET", "/timeseries/Cost/data?unit=kW", Json::Null, 400, "cannot be converted"),
+        ("DELETE", "/timeseries/EURperUSD", Json::Null, 409, "exchange series of a unit"),
+        (
+            "POST",
+            "/units",
+            json!({ "Name": "GBP", "BaseUnit": "EUR", "ExchangeSeries": "Lost" }),
+            404,
+            "does not exist",
+        ),
+        ("POST", "/units", json!({ "Name": "GBP", "ExchangeSeries": "EURperUSD" }), 400, "another unit as base"),
+    ] {
+        let (found, reply) = client.send(method, path, &body);
+        assert!(found == status && reply["error"].as_str().unwrap().contains(expected), "{path}: {found} {reply}");
+    }
+    server.stop();
+}
+
+/// The weather of three airports of New York in 2013, by NOAA: hours of the clock and the same times in UTC.
+const WEATHER: &str = include_str!("../../../assets/data/nyc_weather_2013.csv");
+
+#[test]
+fn a_year_of_real_hours_is_loaded_by_the_clock_through_both_changes() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    let mut by_clock = "Name,From,Value\n".to_owned();
+    let mut in_utc = Vec::new();
+    let mut last = ("", String::new());
+    for line in WEATHER.lines().skip(1) {
+        let cells: Vec<&str> = line.split(',').collect();
+        let number = |at: usize| cells[at].parse::<u32>().unwrap();
+        let hour = format!("2013-{:02}-{:02}T{:02}:00", number(2), number(3), number(4));
+        let is_repeated = hour == "2013-11-03T01:00";
+        // The second of two equal hours of an airport is B.
+        let letter = if !is_repeated {
+            ""
+        } else if last == (cells[0], hour.clone()) {
+            "B"
+        } else {
+            "A"
+        };
+        let value = if cells[5] == "NA" { "" } else { cells[5] };
+        by_clock.push_str(&format!("{} temperature,{hour}{letter},{value}\n", cells[0]));
+        in_utc.push((cells[0], cells[14].to_owned(), value.parse::<f64>().ok()));
+        last = (cells[0], hour);
+    }
+    let list = "Name,Interval,Unit,TimeZone\nEWR temperature,Hour,°F,America/New_York\n\
+                JFK temperature,Hour,°F,America/New_York\nLGA temperature,Hour,°F,America/New_York\n";
+    client.ok("POST", "/units", &json!({ "Name": "°F", "BaseUnit": "K", "Offset": 459.67, "Factor": 5.0 / 9.0 }));
+    for (path, body) in [("/timeseries?format=csv", list), ("/timeseriescollections/data?format=csv", &by_clock)] {
+        let (status, text) = request(&server.http, "POST", &format!("{REPOSITORY}{path}"), body.as_bytes()).unwrap();
+        assert!(status == 201 || status == 204, "{status} {text}");
+    }
+    for airport in ["EWR", "JFK", "LGA"] {
+        let read = client.points(&format!("{airport}%20temperature"), "from=2013-01-01&to=2014-01-01");
+        assert_eq!(read.len(), 8_760, "every hour of the year");
+        let told: Vec<(String, f64)> = read.into_iter().filter_map(|(from, value, _)| Some((from, value?))).collect();
+        let of_airport = in_utc.iter().filter(|(own, ..)| *own == airport);
+        let expected: Vec<(String, f64)> =
+            of_airport.filter_map(|(_, time, value)| Some((time.clone(), (*value)?))).collect();
+        assert_eq!(told, expected, "{airport}");
+    }
+    // The shortest and the longest day, by the clock.
+    let hours = |day: &str, next: &str| {
+        client
+            .points("EWR%20temperature", &format!("from={day}&to={next}&stamps=local"))
+            .into_iter()
+            .map(|point| point.0)
+    };
+    assert_eq!(hours("2013-03-10", "2013-03-11").count(), 23);
+    let autumn: Vec<String> = hours("2013-11-03", "2013-11-04").collect();
+    assert_eq!(autumn.len(), 25);
+    assert_eq!(autumn[1..4], ["2013-11-03T01:00:00A", "2013-11-03T01:00:00B", "2013-11-03T02:00:00"]);
     server.stop();
 }

@@ -1,0 +1,135 @@
+//! Points that a client sends, in any encoding.
+
+use std::borrow::Cow;
+
+use jiff::tz::TimeZone;
+use model::{Error, Result};
+use timeseries::flag::Flag;
+use timeseries::points::Points;
+use timeseries::raster::Calendar;
+use timeseries::stamp::{self, Form};
+
+use crate::definition_json::IntervalJson;
+use crate::parameters::{Parameters, whole};
+use crate::store::Timed;
+use crate::tables::invalid;
+
+/// Points of one series that a client sends.
+#[derive(Debug)]
+pub(crate) struct Sent<'a> {
+    /// Name or number of the series, in requests for several.
+    pub(crate) name: Option<Cow<'a, str>>,
+    pub(crate) id: Option<i64>,
+    pub(crate) meaning: Meaning<'a>,
+    pub(crate) points: SentPoints<'a>,
+}
+
+/// The meaning of points, where it is not that of their series.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meaning<'a> {
+    /// Raster of the points.
+    pub(crate) interval: Option<IntervalJson>,
+    /// Unit of the values.
+    pub(crate) unit: Option<Cow<'a, str>>,
+    /// Calendar of times without an offset, and of the raster.
+    pub(crate) time_zone: Option<Cow<'a, str>>,
+    /// Version of the points, for series with quotation.
+    pub(crate) quotation: Option<Cow<'a, str>>,
+}
+
+/// The points, in the order in which they were sent.
+#[derive(Debug)]
+pub(crate) enum SentPoints<'a> {
+    /// Times are texts.
+    Texts(Vec<SentPoint<'a>>),
+    Timed(Timed),
+}
+
+/// A point whose time is a text.
+#[derive(Debug)]
+pub(crate) struct SentPoint<'a> {
+    pub(crate) from: Cow<'a, str>,
+    pub(crate) value: Option<f64>,
+    pub(crate) flag: Option<i64>,
+}
+
+impl Meaning<'static> {
+    /// The parameters of a request that say how points are to be understood. Members of a body of JSON precede them.
+    ///
+    /// # Errors
+    /// 22023 for a value that cannot be used.
+    pub(crate) fn take(parameters: &mut Parameters) -> Result<Meaning<'static>> {
+        let multiplier = whole(parameters, "intervalMultiplier", 1)?;
+        Ok(Meaning {
+            interval: parameters.take("interval")?.map(|step| IntervalJson::new(step, multiplier)),
+            unit: parameters.take("unit")?.map(Cow::Owned),
+            time_zone: parameters.take("timeZone")?.map(Cow::Owned),
+            quotation: parameters.take("quotation")?.map(Cow::Owned),
+        })
+    }
+}
+
+impl<'a> Meaning<'a> {
+    /// This meaning, and that of `other` where this one says nothing.
+    pub(crate) fn or(self, other: &Meaning<'a>) -> Meaning<'a> {
+        Meaning {
+            interval: self.interval.or_else(|| other.interval.clone()),
+            unit: self.unit.or_else(|| other.unit.clone()),
+            time_zone: self.time_zone.or_else(|| other.time_zone.clone()),
+            quotation: self.quotation.or_else(|| other.quotation.clone()),
+        }
+    }
+}
+
+impl SentPoints<'_> {
+    /// The points in ascending order of their times.
+    ///
+    /// - `calendar`: that of times without an offset.
+    ///
+    /// # Errors
+    /// 22007 for a text that is no time, 22023 for an unknown flag and for two points of one time.
+    pub(crate) fn timed(self, calendar: &Calendar) -> Result<Timed> {
+        let timed = match self {
+            SentPoints::Texts(points) => parsed(&points, calendar)?,
+            SentPoints::Timed(timed) => timed,
+        };
+        let timed = if timed.times.is_sorted() { timed } else { sorted(&timed) };
+        if let Some(twice) = timed.times.windows(2).find(|two| two[0] == two[1]) {
+            let time = stamp::text(twice[0], &TimeZone::UTC, Form::Utc);
+            return Err(invalid(format!("there are two points of {time}")));
+        }
+        Ok(timed)
+    }
+}
+
+fn parsed(points: &[SentPoint<'_>], calendar: &Calendar) -> Result<Timed> {
+    let mut timed = Timed { times: Vec::with_capacity(points.len()), points: Points::with_capacity(points.len()) };
+    for (at, SentPoint { from, value, flag }) in points.iter().enumerate() {
+        let named = |error: Error| error.context(format!("Data[{at}]"));
+        timed.times.push(stamp::parse(from, calendar.zone()).map_err(named)?);
+        timed.points.push(*value, flag_of(*flag, value.is_some()).map_err(named)?);
+    }
+    Ok(timed)
+}
+
+/// The flag with a number; without one that of values, or of absent values.
+///
+/// # Errors
+/// 22023 for an unknown flag.
+pub(crate) fn flag_of(id: Option<i64>, is_present: bool) -> Result<Flag> {
+    match id {
+        None if is_present => Ok(Flag::Valid),
+        None => Ok(Flag::Missing),
+        Some(id) => Flag::from_id(id).ok_or_else(|| {
+            let known: Vec<String> = Flag::ALL.iter().map(|flag| format!("{} {}", flag.id(), flag.name())).collect();
+            invalid(format!("flag {id} is not known: expected {}", known.join(", ")))
+        }),
+    }
+}
+
+fn sorted(timed: &Timed) -> Timed {
+    let mut order: Vec<usize> = (0..timed.times.len()).collect();
+    order.sort_by_key(|at| timed.times[*at]);
+    let times = order.iter().map(|at| timed.times[*at]).collect();
+    Timed { times, points: order.iter().map(|at| timed.points.get(*at)).collect() }
+}

@@ -1,0 +1,313 @@
+//! Points as record batches of Arrow: columns `time`, `value` and `flag`, in lists of series with `series` before.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::builder::StringBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int32Type, Int64Type, TimestampNanosecondType};
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, Float64Array, Int16Array, Int32Array, RecordBatch, StringArray,
+    TimestampNanosecondArray,
+};
+use arrow_buffer::{BooleanBuffer, NullBuffer};
+use arrow_ipc::writer::{
+    DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions, StreamWriter, write_message,
+};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use model::{Error, Result};
+use server::record_batches;
+
+use crate::data::{Meaning, Sent, SentPoints, flag_of};
+use crate::data_json::Head;
+use crate::store::Timed;
+use crate::tables::invalid;
+
+/// The end of a stream.
+pub(crate) const END: &[u8] = &[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+
+fn instant() -> DataType {
+    DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
+}
+
+fn fields(series: Option<DataType>) -> Vec<Field> {
+    let series = series.map(|ty| Field::new("series", ty, false));
+    let points = [
+        Field::new("time", instant(), false),
+        Field::new("value", DataType::Float64, true),
+        Field::new("flag", DataType::Int16, false),
+    ];
+    series.into_iter().chain(points).collect()
+}
+
+/// The schema of a reply, and the names of all series.
+///
+/// # Errors
+/// XX000 if it cannot be encoded.
+pub(crate) fn start(heads: &[Head], is_list: bool) -> Result<Vec<u8>> {
+    if !is_list {
+        let about = heads.first().map_or_else(HashMap::new, Head::metadata);
+        let schema = Schema::new_with_metadata(fields(None), about);
+        let writer = StreamWriter::try_new(Vec::new(), &schema).map_err(Error::bug)?;
+        return Ok(writer.get_ref().clone());
+    }
+    let mut names = StringBuilder::new();
+    heads.iter().for_each(|head| names.append_value(&head.name));
+    let names = DictionaryArray::<Int32Type>::try_new(Int32Array::from(Vec::<i32>::new()), Arc::new(names.finish()));
+    let names = names.map_err(Error::bug)?;
+    let schema: SchemaRef = Arc::new(Schema::new(fields(Some(names.data_type().clone()))));
+    let mut columns: Vec<ArrayRef> = vec![Arc::new(names)];
+    columns.extend(schema.fields()[1..].iter().map(|field| arrow_array::new_empty_array(field.data_type())));
+    let empty = RecordBatch::try_new(Arc::clone(&schema), columns).map_err(Error::bug)?;
+    let mut writer = StreamWriter::try_new(Vec::new(), &schema).map_err(Error::bug)?;
+    writer.write(&empty).map_err(Error::bug)?;
+    Ok(writer.get_ref().clone())
+}
+
+/// Writes points.
+pub(crate) struct ArrowWriter {
+    /// Place of the series in the dictionary of names, in lists.
+    series: Option<i32>,
+    schema: SchemaRef,
+    context: IpcWriteContext,
+}
+
+impl ArrowWriter {
+    pub(crate) fn new(series: Option<usize>) -> ArrowWriter {
+        // Places are below the limit of series in a request.
+        let series = series.map(|at| i32::try_from(at).unwrap_or(i32::MAX));
+        // A column of places has the buffers of a dictionary's keys; the stream's schema says that it is one.
+        let schema = Arc::new(Schema::new(fields(series.map(|_| DataType::Int32))));
+        ArrowWriter { series, schema, context: IpcWriteContext::default() }
+    }
+
+    /// Appends some points as a record batch.
+    ///
+    /// # Errors
+    /// XX000 if they cannot be encoded.
+    pub(crate) fn write(&mut self, out: &mut Vec<u8>, timed: &Timed, range: Range<usize>) -> Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let points = &timed.points;
+        let present = BooleanBuffer::from(&points.present[range.clone()]);
+        let values = points.values[range.clone()].to_vec();
+        let flags = points.flags[range.clone()].iter().map(|flag| flag.id());
+        let len = range.len();
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(4);
+        columns.extend(self.series.map(|series| Arc::new(Int32Array::from(vec![series; len])) as ArrayRef));
+        columns.push(Arc::new(TimestampNanosecondArray::from(timed.times[range].to_vec()).with_timezone("UTC")));
+        columns.push(Arc::new(Float64Array::new(values.into(), Some(NullBuffer::new(present)))));
+        columns.push(Arc::new(Int16Array::from_iter_values(flags)));
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(Error::bug)?;
+        let options = IpcWriteOptions::default();
+        let mut none = DictionaryTracker::new(true);
+        let encoded = IpcDataGenerator::default().encode(&batch, &mut none, &options, &mut self.context);
+        write_message(out, encoded.map_err(Error::bug)?.1, &options).map_err(Error::bug)?;
+        Ok(())
+    }
+}
+
+/// Parses a body.
+///
+/// # Errors
+/// 22P03 for other bytes than record batches; 22023 for columns that are missing or not known, and for values that cannot be
+/// used.
+pub(crate) fn parse(body: &[u8], is_list: bool) -> Result<Vec<Sent<'static>>> {
+    let (schema, batches) = record_batches::decode(body)?;
+    let columns = Columns::find(&schema, is_list)?;
+    let mut all: Vec<(String, Timed)> = Vec::new();
+    let mut places: HashMap<String, usize> = HashMap::new();
+    for batch in &batches {
+        let rows = columns.rows(batch)?;
+        let Some(names) = &rows.names else {
+            if all.is_empty() {
+                all.push(Default::default());
+            }
+            rows.append(&mut all[0].1, 0..batch.num_rows())?;
+            continue;
+        };
+        let mut at = 0;
+        while at < names.len() {
+            let name = names.value(at);
+            let end = (at + 1..names.len()).find(|row| names.value(*row) != name).unwrap_or(names.len());
+            let place = *places.entry(name.to_owned()).or_insert(all.len());
+            if place == all.len() {
+                all.push((name.to_owned(), Timed::default()));
+            }
+            rows.append(&mut all[place].1, at..end)?;
+            at = end;
+        }
+    }
+    if !is_list && all.is_empty() {
+        all.push(Default::default());
+    }
+    let sent = all.into_iter().map(|(name, timed)| Sent {
+        name: is_list.then_some(Cow::Owned(name)),
+        id: None,
+        meaning: Meaning::default(),
+        points: SentPoints::Timed(timed),
+    });
+    Ok(sent.collect())
+}
+
+/// Places of the columns.
+struct Columns {
+    series: Option<usize>,
+    time: usize,
+    value: usize,
+    flag: Option<usize>,
+}
+
+/// Columns of a batch.
+struct Rows {
+    names: Option<StringArray>,
+    times: ArrayRef,
+    values: ArrayRef,
+    flags: Option<ArrayRef>,
+}
+
+impl Columns {
+    fn find(schema: &Schema, is_list: bool) -> Result<Columns> {
+        let expected = if is_list { "series, time, value and flag" } else { "time, value and flag" };
+        let find = |name: &str| schema.fields().iter().position(|field| field.name().eq_ignore_ascii_case(name));
+        let needed =
+            |name: &str| find(name).ok_or_else(|| invalid(format!("there is no column {name}: expected {expected}")));
+        let known = ["series", "time", "value", "flag"];
+        let known = if is_list { &known[..] } else { &known[1..] };
+        if let Some(other) =
+            schema.fields().iter().find(|own| !known.iter().any(|known| known.eq_ignore_ascii_case(own.name())))
+        {
+            return Err(invalid(format!("there is a column \"{}\": expected {expected}", other.name())));
+        }
+        let series = is_list.then(|| needed("series")).transpose()?;
+        Ok(Columns { series, time: needed("time")?, value: needed("value")?, flag: find("flag") })
+    }
+
+    fn rows(&self, batch: &RecordBatch) -> Result<Rows> {
+        let cast = |at: usize, ty: &DataType| -> Result<ArrayRef> {
+            let (array, name) = (batch.column(at), batch.schema_ref().field(at).name().clone());
+            let is_time = matches!(array.data_type(), DataType::Timestamp(..));
+            if array.data_type() == ty {
+                return Ok(Arc::clone(array));
+            }
+            if *ty == instant() && !is_time {
+                return Err(invalid(format!("column {name} is {}: expected a timestamp", array.data_type())));
+            }
+            // A value that does not fit is an error, not NULL.
+            let options = arrow_cast::CastOptions { safe: false, ..Default::default() };
+            arrow_cast::cast_with_options(array, ty, &options)
+                .map_err(|error| invalid(format!("column {name}: {error}")))
+        };
+        let names = self.series.map(|at| cast(at, &DataType::Utf8)).transpose()?;
+        let names = names.map(|names| names.as_string::<i32>().clone());
+        let times = cast(self.time, &instant())?;
+        if times.null_count() > 0 || names.as_ref().is_some_and(|names| names.null_count() > 0) {
+            return Err(invalid("there is a NULL in column time or series".to_owned()));
+        }
+        Ok(Rows {
+            names,
+            times,
+            values: cast(self.value, &DataType::Float64)?,
+            flags: self.flag.map(|at| cast(at, &DataType::Int64)).transpose()?,
+        })
+    }
+}
+
+impl Rows {
+    fn append(&self, timed: &mut Timed, range: Range<usize>) -> Result<()> {
+        timed.times.extend_from_slice(&self.times.as_primitive::<TimestampNanosecondType>().values()[range.clone()]);
+        let values = self.values.as_primitive::<Float64Type>();
+        let flags = self.flags.as_ref().map(|flags| flags.as_primitive::<Int64Type>());
+        for row in range {
+            let value = values.is_valid(row).then(|| values.value(row));
+            let flag = flags.filter(|flags| flags.is_valid(row)).map(|flags| flags.value(row));
+            timed.points.push(value, flag_of(flag, value.is_some())?);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use timeseries::flag::Flag;
+    use timeseries::raster::Calendar;
+
+    use super::*;
+
+    fn sample() -> Timed {
+        let values = [Some(0.1), None, Some(f64::NAN), Some(f64::NEG_INFINITY), Some(5.0)];
+        let mut timed = Timed::default();
+        for (at, value) in values.into_iter().enumerate() {
+            timed.times.push(1_761_436_800_000_000_001 + i64::try_from(at).unwrap() * 900_000_000_000);
+            timed.points.push(value, Flag::ALL[at]);
+        }
+        timed
+    }
+
+    fn head(name: &str) -> Head {
+        Head { id: None, name: name.to_owned(), ..Head::sample() }
+    }
+
+    fn timed(sent: Sent<'_>) -> Timed {
+        sent.points.timed(&Calendar::utc()).unwrap()
+    }
+
+    fn bits(timed: &Timed) -> Vec<(i64, Option<u64>, Flag)> {
+        let points = timed.points.iter().map(|(value, flag)| (value.map(f64::to_bits), flag));
+        timed.times.iter().zip(points).map(|(time, (value, flag))| (*time, value, flag)).collect()
+    }
+
+    #[test]
+    fn one_series_survives() {
+        let mut out = start(&[head("A")], false).unwrap();
+        let mut writer = ArrowWriter::new(None);
+        writer.write(&mut out, &sample(), 0..2).unwrap();
+        writer.write(&mut out, &sample(), 2..5).unwrap();
+        out.extend_from_slice(END);
+        let (schema, _) = record_batches::decode(&out).unwrap();
+        assert_eq!(schema.metadata().get("name").map(String::as_str), Some("A"));
+        let sent = parse(&out, false).unwrap().remove(0);
+        assert_eq!(bits(&timed(sent)), bits(&sample()));
+    }
+
+    #[test]
+    fn a_list_survives_with_the_names_of_its_series() {
+        let mut out = start(&[head("A"), head("B"), head("C")], true).unwrap();
+        for (at, rows) in [(0, 0..5), (2, 1..3)] {
+            ArrowWriter::new(Some(at)).write(&mut out, &sample(), rows).unwrap();
+        }
+        out.extend_from_slice(END);
+        let all = parse(&out, true).unwrap();
+        let found: Vec<(String, usize)> =
+            all.into_iter().map(|sent| (sent.name.as_deref().unwrap().to_owned(), timed(sent).times.len())).collect();
+        assert_eq!(found, [("A".to_owned(), 5), ("C".to_owned(), 2)]);
+    }
+
+    #[test]
+    fn columns_of_other_types_are_converted_or_refused() {
+        let stream = |columns: Vec<(&str, ArrayRef)>| {
+            let batch = RecordBatch::try_from_iter(columns).unwrap();
+            let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
+            writer.write(&batch).unwrap();
+            writer.into_inner().unwrap()
+        };
+        let time = || Arc::new(arrow_array::TimestampMillisecondArray::from(vec![1_000])) as ArrayRef;
+        let value = || Arc::new(arrow_array::Int32Array::from(vec![7])) as ArrayRef;
+        let good = parse(&stream(vec![("Time", time()), ("value", value())]), false).unwrap().remove(0);
+        assert_eq!(bits(&timed(good)), [(1_000_000_000, Some(7f64.to_bits()), Flag::Valid)]);
+        let text = || Arc::new(StringArray::from(vec!["x"])) as ArrayRef;
+        for (columns, expected) in [
+            (vec![("value", value())], "there is no column time"),
+            (vec![("time", time()), ("value", value()), ("name", text())], "there is a column \"name\""),
+            (vec![("time", time()), ("value", text())], "column value: "),
+            (vec![("time", value()), ("value", value())], "column time is Int32: expected a timestamp"),
+            (vec![("time", time()), ("value", value()), ("flag", text())], "column flag: "),
+        ] {
+            let error = parse(&stream(columns), false).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Encodings of points: JSON, CSV and Arrow.
+
+use std::ops::Range;
+
+use model::Result;
+use server::http::{HeaderMap, Request};
+use timeseries::raster::Calendar;
+use timeseries::stamp::Form;
+
+use crate::data::Sent;
+use crate::data_arrow::{self, ArrowWriter};
+use crate::data_csv::{self, CsvWriter};
+use crate::data_json::{self, Head, JsonWriter};
+use crate::parameters::{FORMAT_NAMES, Parameters};
+use crate::store::Timed;
+use crate::tables::invalid;
+
+/// An encoding of points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Json,
+    Csv,
+    /// The stream format of Arrow.
+    Arrow,
+}
+
+/// Encodings with their media types, and the names that a request may call them by.
+const ENCODINGS: [(Encoding, &str, &[&str]); 3] = [
+    (Encoding::Json, "application/json", &["timestamp", "json", "application/json"]),
+    (Encoding::Csv, "text/csv", &["csv", "text/csv"]),
+    (Encoding::Arrow, "application/vnd.apache.arrow.stream", &["arrow", "application/vnd.apache.arrow.stream"]),
+];
+
+impl Encoding {
+    /// The encoding of a reply: that of a parameter, or else of the header `Accept`.
+    ///
+    /// # Errors
+    /// 22023 for a parameter with an unknown encoding.
+    pub(crate) fn of_reply(parameters: &mut Parameters, headers: &HeaderMap) -> Result<Encoding> {
+        Ok(Encoding::take(parameters)?.unwrap_or_else(|| Encoding::of_header(headers, "accept")))
+    }
+
+    /// The encoding of a body: that of the header `Content-Type`, or else of a parameter.
+    ///
+    /// # Errors
+    /// 22023 for a parameter with an unknown encoding.
+    pub(crate) fn of_body(parameters: &mut Parameters, headers: &HeaderMap) -> Result<Encoding> {
+        let named = Encoding::take(parameters)?.unwrap_or(Encoding::Json);
+        // A client that writes may name the form of replies, as HAKOM's do.
+        match Encoding::of_header(headers, "content-type") {
+            Encoding::Json => Ok(named),
+            other => Ok(other),
+        }
+    }
+
+    fn take(parameters: &mut Parameters) -> Result<Option<Encoding>> {
+        let mut found = None;
+        for parameter in FORMAT_NAMES {
+            if let Some(name) = parameters.take(parameter)? {
+                let unknown =
+                    || invalid(format!("parameter {parameter}: \"{name}\": expected timestamp, csv or arrow"));
+                found = Some(Encoding::named(&name).ok_or_else(unknown)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The encoding that a parameter names, such as `csv` or `application/json; charset=utf-8`.
+    fn named(name: &str) -> Option<Encoding> {
+        let name = name.split(';').next().unwrap_or_default().trim();
+        let is_named = |names: &[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
+        ENCODINGS.iter().find(|(_, _, names)| is_named(names)).map(|(encoding, ..)| *encoding)
+    }
+
+    /// The first known encoding of a list of media types in a header; JSON if there is none.
+    fn of_header(headers: &HeaderMap, name: &str) -> Encoding {
+        let types = headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        types.split(',').find_map(Encoding::named).unwrap_or(Encoding::Json)
+    }
+
+    pub(crate) fn media_type(self) -> &'static str {
+        ENCODINGS[self as usize].1
+    }
+
+    /// The points of the body of a request, of one series or several.
+    ///
+    /// # Errors
+    /// 22023 for a body that cannot be read, 22P03 for one of Arrow.
+    pub(crate) fn parse(self, request: &Request, is_list: bool) -> Result<Vec<Sent<'_>>> {
+        match self {
+            Encoding::Json => data_json::parse(request.body(), is_list),
+            Encoding::Csv => data_csv::parse(request.body(), is_list),
+            Encoding::Arrow => data_arrow::parse(request.body(), is_list),
+        }
+    }
+}
+
+/// A reply with the points of one series, or of a list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Document {
+    pub(crate) encoding: Encoding,
+    /// Form of times as texts.
+    pub(crate) form: Form,
+    pub(crate) is_list: bool,
+}
+
+impl Document {
+    /// The bytes before the first series, all of which have a head.
+    ///
+    /// # Errors
+    /// XX000 if it cannot be encoded.
+    pub(crate) fn start(self, heads: &[Head]) -> Result<Vec<u8>> {
+        match (self.encoding, self.is_list) {
+            (Encoding::Json, false) => Ok(Vec::new()),
+            (Encoding::Json, true) => Ok(b"[".to_vec()),
+            (Encoding::Csv, _) => Ok(data_csv::header(self.is_list)),
+            (Encoding::Arrow, _) => data_arrow::start(heads, self.is_list),
+        }
+    }
+
+    /// The bytes after the last series.
+    pub(crate) fn end(self) -> &'static [u8] {
+        match (self.encoding, self.is_list) {
+            (Encoding::Json, false) => b"\n",
+            (Encoding::Json, true) => b"]\n",
+            (Encoding::Csv, _) => b"",
+            (Encoding::Arrow, _) => data_arrow::END,
+        }
+    }
+
+    /// A writer of the points of the series at a place in the document.
+    pub(crate) fn writer(self, at: usize, head: &Head, calendar: &Calendar) -> PointWriter {
+        match self.encoding {
+            Encoding::Json => PointWriter::Json(JsonWriter::new(self.form, calendar, self.is_list.then_some(at))),
+            Encoding::Csv => PointWriter::Csv(CsvWriter::new(self.form, calendar, self.is_list.then_some(head))),
+            Encoding::Arrow => PointWriter::Arrow(ArrowWriter::new(self.is_list.then_some(at))),
+        }
+    }
+}
+
+/// Writes the points of one series.
+pub(crate) enum PointWriter {
+    Json(JsonWriter),
+    Csv(CsvWriter),
+    Arrow(ArrowWriter),
+}
+
+impl PointWriter {
+    /// Appends what precedes the points.
+    ///
+    /// # Errors
+    /// XX000 if it cannot be encoded.
+    pub(crate) fn start(&self, out: &mut Vec<u8>, head: &Head) -> Result<()> {
+        match self {
+            PointWriter::Json(writer) => writer.start(out, head),
+            PointWriter::Csv(_) | PointWriter::Arrow(_) => Ok(()),
+        }
+    }
+
+    /// Appends some points.
+    ///
+    /// # Errors
+    /// XX000 if they cannot be encoded.
+    pub(crate) fn write(&mut self, out: &mut Vec<u8>, timed: &Timed, range: Range<usize>) -> Result<()> {
+        match self {
+            PointWriter::Json(writer) => writer.write(out, timed, range),
+            PointWriter::Csv(writer) => writer.write(out, timed, range),
+            PointWriter::Arrow(writer) => return writer.write(out, timed, range),
+        }
+        Ok(())
+    }
+
+    /// Appends what follows the points.
+    pub(crate) fn end(&self, out: &mut Vec<u8>) {
+        if let PointWriter::Json(_) = self {
+            out.extend_from_slice(b"]}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encodings_are_found_by_names_and_headers() {
+        for (name, expected) in [
+            ("timestamp", Some(Encoding::Json)),
+            ("application/json; charset=utf-8", Some(Encoding::Json)),
+            ("CSV", Some(Encoding::Csv)),
+            ("application/vnd.apache.arrow.stream", Some(Encoding::Arrow)),
+            ("xml", None),
+        ] {
+            assert_eq!(Encoding::named(name), expected, "{name}");
+        }
+        let accepted = |list: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("accept", list.parse().unwrap());
+            Encoding::of_header(&headers, "accept")
+        };
+        assert_eq!(accepted("text/html, text/csv;q=0.9, */*"), Encoding::Csv);
+        assert_eq!(accepted("*/*"), Encoding::Json);
+        for (at, (encoding, ..)) in ENCODINGS.iter().enumerate() {
+            assert_eq!(*encoding as usize, at);
+        }
+    }
+}
