@@ -9,8 +9,8 @@ use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type, TimestampNanosecondType};
 use arrow_array::{
-    Array, ArrayRef, DictionaryArray, Float64Array, Int16Array, Int32Array, RecordBatch, StringArray,
-    TimestampNanosecondArray,
+    Array, ArrayRef, DictionaryArray, Float64Array, Int16Array, Int32Array, LargeStringArray, RecordBatch, StringArray,
+    StringViewArray, TimestampNanosecondArray,
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_ipc::writer::{
@@ -130,9 +130,10 @@ pub(crate) fn parse(body: &[u8], is_list: bool) -> Result<Vec<Sent<'static>>> {
             continue;
         };
         let mut at = 0;
-        while at < names.len() {
+        while at < batch.num_rows() {
             let name = names.value(at);
-            let end = (at + 1..names.len()).find(|row| names.value(*row) != name).unwrap_or(names.len());
+            let others = (at + 1..batch.num_rows()).find(|row| names.value(*row) != name);
+            let end = others.unwrap_or(batch.num_rows());
             let place = *places.entry(name.to_owned()).or_insert(all.len());
             if place == all.len() {
                 all.push((name.to_owned(), Timed::default()));
@@ -161,9 +162,49 @@ struct Columns {
     flag: Option<usize>,
 }
 
+/// Names of series in a column. They are read where they are: in a dictionary or a view a few bytes may stand for a long name in
+/// each of very many rows.
+enum Names {
+    Plain(StringArray),
+    Large(LargeStringArray),
+    Views(StringViewArray),
+    Dictionary { keys: Vec<usize>, names: Box<Names> },
+}
+
+impl Names {
+    fn of(array: &ArrayRef) -> Result<Names> {
+        if array.null_count() > 0 {
+            return Err(invalid("there is a NULL in column series".to_owned()));
+        }
+        match array.data_type() {
+            DataType::Utf8 => Ok(Names::Plain(array.as_string::<i32>().clone())),
+            DataType::LargeUtf8 => Ok(Names::Large(array.as_string::<i64>().clone())),
+            DataType::Utf8View => Ok(Names::Views(array.as_string_view().clone())),
+            DataType::Dictionary(..) => {
+                let dictionary = array.as_any_dictionary();
+                if dictionary.values().is_empty() && !array.is_empty() {
+                    return Err(invalid("column series has an empty dictionary".to_owned()));
+                }
+                let names = Box::new(Names::of(dictionary.values())?);
+                Ok(Names::Dictionary { keys: dictionary.normalized_keys(), names })
+            }
+            other => Err(invalid(format!("column series is {other}: expected text"))),
+        }
+    }
+
+    fn value(&self, row: usize) -> &str {
+        match self {
+            Names::Plain(names) => names.value(row),
+            Names::Large(names) => names.value(row),
+            Names::Views(names) => names.value(row),
+            Names::Dictionary { keys, names } => names.value(keys[row]),
+        }
+    }
+}
+
 /// Columns of a batch.
 struct Rows {
-    names: Option<StringArray>,
+    names: Option<Names>,
     times: ArrayRef,
     values: ArrayRef,
     flags: Option<ArrayRef>,
@@ -201,12 +242,12 @@ impl Columns {
             arrow_cast::cast_with_options(array, ty, &options)
                 .map_err(|error| invalid(format!("column {name}: {error}")))
         };
-        let names = self.series.map(|at| cast(at, &DataType::Utf8)).transpose()?;
-        let names = names.map(|names| names.as_string::<i32>().clone());
+        // Eight bytes of a body for each row: a value of another column may have none.
         let times = cast(self.time, &instant())?;
-        if times.null_count() > 0 || names.as_ref().is_some_and(|names| names.null_count() > 0) {
-            return Err(invalid("there is a NULL in column time or series".to_owned()));
+        if times.null_count() > 0 {
+            return Err(invalid("there is a NULL in column time".to_owned()));
         }
+        let names = self.series.map(|at| Names::of(batch.column(at))).transpose()?;
         Ok(Rows {
             names,
             times,
@@ -284,6 +325,29 @@ mod tests {
         let found: Vec<(String, usize)> =
             all.into_iter().map(|sent| (sent.name.as_deref().unwrap().to_owned(), timed(sent).times.len())).collect();
         assert_eq!(found, [("A".to_owned(), 5), ("C".to_owned(), 2)]);
+    }
+
+    #[test]
+    fn names_of_every_kind_of_text_are_read_where_they_are() {
+        let texts = ["a", "b", "b"];
+        let plain: ArrayRef = Arc::new(StringArray::from(texts.to_vec()));
+        let dictionary: DictionaryArray<Int32Type> = texts.into_iter().collect();
+        for array in [
+            Arc::clone(&plain),
+            Arc::new(LargeStringArray::from(texts.to_vec())) as ArrayRef,
+            Arc::new(StringViewArray::from(texts.to_vec())),
+            Arc::new(dictionary),
+        ] {
+            let names = Names::of(&array).unwrap();
+            assert_eq!([0, 1, 2].map(|row| names.value(row)), texts);
+        }
+        for array in [
+            Arc::new(Int32Array::from(vec![1])) as ArrayRef,
+            Arc::new(StringArray::from(vec![None::<&str>])),
+            Arc::new(DictionaryArray::<Int32Type>::from_iter([None::<&str>])),
+        ] {
+            assert!(Names::of(&array).is_err(), "{array:?}");
+        }
     }
 
     #[test]
