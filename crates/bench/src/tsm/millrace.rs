@@ -536,7 +536,8 @@ mod tests {
             let answer = answer(&part);
             assert_eq!(checked(&part, &answer, 2), Ok(()));
             assert!(checked(&part, &answer, 1).is_err(), "stale");
-            for (old, new) in [("\"Value\":", "\"Value\":1"), ("T12:00:00Z", "T12:00:01Z"), ("\"Data\"", "\"data\"")] {
+            for (old, new) in [(",\"Value\":", ",\"Value\":1"), ("T12:00:00Z", "T12:00:01Z"), ("\"Data\"", "\"data\"")]
+            {
                 let wrong = String::from_utf8(answer.clone()).unwrap().replacen(old, new, 1);
                 assert!(checked(&part, wrong.as_bytes(), 2).is_err(), "{old}");
             }
