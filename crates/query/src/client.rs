@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use model::{Error, Result};
 use parking_lot::Mutex;
 
+use crate::settings::Settings;
 use crate::{Batches, BulkTarget, Database, IfMissing, IfThere, Outcome, PlanCache, Prepared, Session, Value};
 
 /// A database in another process, which an application of this one uses.
@@ -43,7 +44,13 @@ enum Place {
 struct Here {
     session: Session,
     /// None if very many clients run statements at the same time.
-    plans: Option<PlanCache>,
+    plans: Option<Plans>,
+}
+
+/// Plans, and the settings that they were made with: they hold in sessions that share them.
+struct Plans {
+    cache: PlanCache,
+    settings: Arc<Settings>,
 }
 
 /// Stands for the types of the parameters, which applications do not declare: a text without parameters is found as a whole too.
@@ -52,14 +59,14 @@ const UNDECLARED: [u32; 1] = [0];
 impl Here {
     async fn prepared(&mut self, text: &str) -> Result<Prepared> {
         let Here { session, plans } = self;
-        if let Some(known) = plans.as_mut().and_then(|plans| plans.recall(session, text, &UNDECLARED)) {
+        if let Some(known) = plans.as_mut().and_then(|plans| plans.cache.recall(session, text, &UNDECLARED)) {
             return Ok(known);
         }
         let statements = session.database().parse(text)?;
         let [statement] = statements.as_slice() else { return Err(Error::bug(format!("not one statement: {text}"))) };
         let prepared = session.prepare(statement, &[]).await?;
         if let Some(plans) = plans {
-            plans.remember(session, text, &UNDECLARED, &prepared);
+            plans.cache.remember(session, text, &UNDECLARED, &prepared);
         }
         Ok(prepared)
     }
@@ -67,8 +74,13 @@ impl Here {
 
 impl Drop for Here {
     fn drop(&mut self) {
-        if let Some(plans) = self.plans.take() {
-            self.session.database().kept::<Mutex<Plans>>().lock().idle.push(plans);
+        let Some(plans) = self.plans.take() else { return };
+        let kept = self.session.database().kept::<Mutex<KeptPlans>>();
+        let mut kept = kept.lock();
+        if Arc::ptr_eq(&plans.settings, &self.session.settings) {
+            kept.idle.push(plans);
+        } else {
+            kept.count -= 1;
         }
     }
 }
@@ -77,23 +89,27 @@ impl Drop for Here {
 /// megabyte.
 const PLAN_CACHES_MAX: usize = 16;
 
-/// Plan caches of the sessions of applications.
+/// Plans of the sessions of applications, for the next of them.
 #[derive(Default)]
-struct Plans {
+struct KeptPlans {
     /// Those that no session has.
-    idle: Vec<PlanCache>,
+    idle: Vec<Plans>,
     /// Number of all.
     count: usize,
 }
 
-impl Plans {
-    /// Plans that an earlier session has left; `None` if too many sessions have some.
-    fn take(&mut self) -> Option<PlanCache> {
-        if self.idle.is_empty() && self.count < PLAN_CACHES_MAX {
-            self.count += 1;
-            return Some(PlanCache::default());
+impl KeptPlans {
+    /// Plans for a new session; `None` if too many sessions have some.
+    fn take(&mut self, session: &mut Session) -> Option<Plans> {
+        if let Some(plans) = self.idle.pop() {
+            session.settings = Arc::clone(&plans.settings);
+            return Some(plans);
         }
-        self.idle.pop()
+        if self.count >= PLAN_CACHES_MAX {
+            return None;
+        }
+        self.count += 1;
+        Some(Plans { cache: PlanCache::default(), settings: Arc::clone(&session.settings) })
     }
 }
 
@@ -122,10 +138,11 @@ impl SqlClient {
     #[must_use]
     pub fn new(database: &Database) -> SqlClient {
         SqlClient(match database.remote() {
-            None => Place::Here(Box::new(Here {
-                session: database.session("millrace"),
-                plans: database.kept::<Mutex<Plans>>().lock().take(),
-            })),
+            None => {
+                let mut session = database.session("millrace");
+                let plans = database.kept::<Mutex<KeptPlans>>().lock().take(&mut session);
+                Place::Here(Box::new(Here { session, plans }))
+            }
             Some(remote) => Place::Elsewhere(remote.session()),
         })
     }
