@@ -197,7 +197,7 @@ fn only_parts_of_time_count_and_nothing_is_missing_elsewhere() {
         (&[40, 60, 80], Count, vec![(some(0.0), Flag::NoValue), (some(1.0), Flag::Valid)]),
     ] {
         assert_eq!(run(target, rule, &[]), expected, "{target:?} {rule:?}");
-        // What is absent outside of the parts is not missing.
+        // An absent value outside of the parts is not missing.
         assert_eq!(run(target, rule, &[4, 5, 7, 8, 9]), expected, "{target:?} {rule:?} without others");
     }
     assert_eq!(run(&[0, 100], Sum, &[3]), [(some(8.5), Flag::Missing)]);

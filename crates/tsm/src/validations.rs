@@ -216,7 +216,7 @@ struct Finding {
     time: i64,
     rule: &'static str,
     before: (Option<f64>, Flag),
-    /// What it became; `None` if it stayed.
+    /// The value and flag that it became; `None` if it stayed.
     after: Option<(Option<f64>, Flag)>,
 }
 
