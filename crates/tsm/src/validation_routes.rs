@@ -78,7 +78,8 @@ pub(crate) async fn run(request: Request) -> Result<Response> {
         Some(name) => validations::find(&mut sql, repository, Some(name)).await?.remove(0).1,
     };
     let (now, user) = (now(&request), user(request.headers()));
-    let run = Run { repository, name, range, applies, now, user: &user };
+    let memory = request.database().engine().memory();
+    let run = Run { memory, repository, name, range, applies, now, user: &user };
     let told = validations::run(&mut sql, &validation, run).await?;
     Ok(server::http::json(StatusCode::OK, &told))
 }
@@ -125,8 +126,15 @@ async fn run_due(database: &Database) -> Result<()> {
     let now = database.engine().env().now_ns();
     for due in validations::due(&mut sql, now).await? {
         let range = due.validation.scheduled_range(now)?;
-        let run =
-            Run { repository: &due.repository, name: Some(&due.name), range, applies: true, now, user: SCHEDULER };
+        let run = Run {
+            memory: database.engine().memory(),
+            repository: &due.repository,
+            name: Some(&due.name),
+            range,
+            applies: true,
+            now,
+            user: SCHEDULER,
+        };
         match validations::run(&mut sql, &due.validation, run).await {
             Ok(told) => tracing::info!(validation = %due.name, findings = %told["Findings"], "validation ended"),
             Err(error) => tracing::error!(validation = %due.name, %error, "validation failed"),

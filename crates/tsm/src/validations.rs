@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, Int16Array, Int64Array, StringArray, TimestampNanosecondArray};
+use engine::{MemoryBudget, Work};
 use jiff::Timestamp;
 use jiff::ToSpan;
 use jiff::tz::TimeZone;
@@ -29,6 +30,8 @@ use crate::units::Units;
 
 /// Intervals of one series in a run.
 const INTERVALS_MAX: i64 = 1_000_000;
+/// Memory of an interval: its point, a finding, the values of a formula and a change.
+const INTERVAL_BYTES: u64 = 200;
 /// Series of a run.
 const SERIES_MAX: i64 = 100_000;
 /// Findings of a run that are recorded; more are counted.
@@ -221,8 +224,9 @@ struct Finding {
 }
 
 /// Circumstances of a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Run<'a> {
+    pub(crate) memory: &'a MemoryBudget,
     pub(crate) repository: &'a str,
     /// Name of the validation, if it is stored.
     pub(crate) name: Option<&'a str>,
@@ -337,6 +341,9 @@ async fn validated(
         let message = format!("the range has more than {INTERVALS_MAX} intervals of {raster}");
         return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
     }
+    let intervals = u64::try_from(raster.count_max(range.0, range.1)).unwrap_or(0);
+    let mut held = run.memory.reservation(Work::Results);
+    held.grow(intervals.saturating_mul(INTERVAL_BYTES))?;
     let Timed { times, points } = read(sql, units, series.clone(), range, run.now).await?;
     let mut by_place: Vec<(usize, &'static str)> = Vec::new();
     for rule in &validation.rules {
