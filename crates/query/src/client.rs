@@ -39,77 +39,52 @@ enum Place {
     Elsewhere(Box<dyn RemoteSession>),
 }
 
-/// A session in the process, with plans of statements that earlier clients ran: planning one anew takes longer than a short
+/// A session in the process, with plans of statements that other clients ran: planning one anew takes longer than a short
 /// statement runs.
 struct Here {
     session: Session,
-    /// None if very many clients run statements at the same time.
-    plans: Option<Plans>,
+    plans: Arc<SharedPlans>,
 }
 
-/// Plans, and the settings that they were made with: they hold in sessions that share them.
-struct Plans {
-    cache: PlanCache,
-    settings: Arc<Settings>,
+/// Plans of the statements of applications, and the settings that they were made with: they hold in sessions that share them.
+#[derive(Default)]
+struct SharedPlans {
+    settings: OnceLock<Arc<Settings>>,
+    cache: Mutex<PlanCache>,
 }
+
+/// The user of applications.
+const USER: &str = "millrace";
 
 /// Stands for the types of the parameters, which applications do not declare: a text without parameters is found as a whole too.
 const UNDECLARED: [u32; 1] = [0];
 
 impl Here {
+    fn new(database: &Database) -> Here {
+        let plans = database.kept::<SharedPlans>();
+        let settings = plans.settings.get_or_init(|| Session::first_settings(database, USER));
+        Here { session: database.session_with(USER, Arc::clone(settings)), plans }
+    }
+
     async fn prepared(&mut self, text: &str) -> Result<Prepared> {
-        let Here { session, plans } = self;
-        if let Some(known) = plans.as_mut().and_then(|plans| plans.cache.recall(session, text, &UNDECLARED)) {
+        let plans = Arc::clone(&self.plans);
+        if self.has_shared_settings()
+            && let Some(known) = plans.cache.lock().recall(&mut self.session, text, &UNDECLARED)
+        {
             return Ok(known);
         }
-        let statements = session.database().parse(text)?;
+        let statements = self.session.database().parse(text)?;
         let [statement] = statements.as_slice() else { return Err(Error::bug(format!("not one statement: {text}"))) };
-        let prepared = session.prepare(statement, &[]).await?;
-        if let Some(plans) = plans {
-            plans.cache.remember(session, text, &UNDECLARED, &prepared);
+        let prepared = self.session.prepare(statement, &[]).await?;
+        if self.has_shared_settings() {
+            plans.cache.lock().remember(&mut self.session, text, &UNDECLARED, &prepared);
         }
         Ok(prepared)
     }
-}
 
-impl Drop for Here {
-    fn drop(&mut self) {
-        let Some(plans) = self.plans.take() else { return };
-        let kept = self.session.database().kept::<Mutex<KeptPlans>>();
-        let mut kept = kept.lock();
-        if Arc::ptr_eq(&plans.settings, &self.session.settings) {
-            kept.idle.push(plans);
-        } else {
-            kept.count -= 1;
-        }
-    }
-}
-
-/// Maximum number of plan caches of the sessions of applications: further sessions plan each statement. A cache may have a
-/// megabyte.
-const PLAN_CACHES_MAX: usize = 16;
-
-/// Plans of the sessions of applications, for the next of them.
-#[derive(Default)]
-struct KeptPlans {
-    /// Those that no session has.
-    idle: Vec<Plans>,
-    /// Number of all.
-    count: usize,
-}
-
-impl KeptPlans {
-    /// Plans for a new session; `None` if too many sessions have some.
-    fn take(&mut self, session: &mut Session) -> Option<Plans> {
-        if let Some(plans) = self.idle.pop() {
-            session.settings = Arc::clone(&plans.settings);
-            return Some(plans);
-        }
-        if self.count >= PLAN_CACHES_MAX {
-            return None;
-        }
-        self.count += 1;
-        Some(Plans { cache: PlanCache::default(), settings: Arc::clone(&session.settings) })
+    /// Whether the plans hold in the session: it may have changed its settings.
+    fn has_shared_settings(&self) -> bool {
+        self.plans.settings.get().is_some_and(|shared| Arc::ptr_eq(shared, &self.session.settings))
     }
 }
 
@@ -138,11 +113,7 @@ impl SqlClient {
     #[must_use]
     pub fn new(database: &Database) -> SqlClient {
         SqlClient(match database.remote() {
-            None => {
-                let mut session = database.session("millrace");
-                let plans = database.kept::<Mutex<KeptPlans>>().lock().take(&mut session);
-                Place::Here(Box::new(Here { session, plans }))
-            }
+            None => Place::Here(Box::new(Here::new(database))),
             Some(remote) => Place::Elsewhere(remote.session()),
         })
     }

@@ -17,6 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::activity::Sessions;
 use super::advisory_locks::Locks;
 use crate::session::Session;
+use crate::settings::Settings;
 use crate::threads::Producer;
 
 /// Limits of the SQL runtime.
@@ -119,7 +120,12 @@ impl Database {
     /// Opens a session with default settings. `user` is the value of `current_user`.
     #[must_use]
     pub fn session(&self, user: &str) -> Session {
-        Session::new(self.clone(), user, self.0.next_pid.fetch_add(1, Ordering::Relaxed))
+        self.session_with(user, Session::first_settings(self, user))
+    }
+
+    /// Like [`Database::session`], with settings that another session of the user had at first.
+    pub(crate) fn session_with(&self, user: &str, settings: Arc<Settings>) -> Session {
+        Session::new(self.clone(), user, self.0.next_pid.fetch_add(1, Ordering::Relaxed), settings)
     }
 
     /// Waits for a commit without holding a thread.

@@ -76,13 +76,17 @@ pub struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(database: Database, user: &str, pid: i32) -> Session {
+    /// Settings of a new session of a user.
+    pub(crate) fn first_settings(database: &Database, user: &str) -> Arc<Settings> {
         let mut settings = Settings::default();
         // Any name is a valid value.
         let _ = settings.set("session_authorization", user);
         let spill = database.engine().spill_dir();
         settings.fix("data_directory", &spill.parent().unwrap_or(&spill).to_string_lossy());
-        let settings = Arc::new(settings);
+        Arc::new(settings)
+    }
+
+    pub(crate) fn new(database: Database, user: &str, pid: i32, settings: Arc<Settings>) -> Session {
         let told = (settings.reported(), Arc::clone(&settings));
         let user: Arc<str> = user.into();
         let env = Arc::clone(database.engine().env());
