@@ -325,7 +325,6 @@ impl Binder<'_> {
             let wanted = match value.ty {
                 TypeId::INT2 | TypeId::INT4 => TypeId::INT8,
                 TypeId::FLOAT4 | TypeId::NUMERIC => TypeId::FLOAT8,
-                TypeId::DATE | TypeId::TIMESTAMP => TypeId::TIMESTAMPTZ,
                 ty => ty,
             };
             let kind = types.iter().position(|ty| *ty == wanted).unwrap_or(0);

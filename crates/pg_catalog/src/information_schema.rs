@@ -36,7 +36,7 @@ pub(crate) fn relations() -> Vec<Relation> {
     let relation = |(oid, name, columns, rows): (u32, &'static str, &'static str, Option<Rows>)| {
         Relation::new((oid, "information_schema", name), columns, rows)
     };
-    let all: [(u32, &str, &str, Option<Rows>); 19] = [
+    let all: [(u32, &str, &str, Option<Rows>); 20] = [
         (13_001, "tables", TABLES, Some(tables)),
         (13_002, "columns", COLUMNS, Some(columns)),
         (13_003, "schemata", SCHEMATA, Some(schemata)),
@@ -117,6 +117,13 @@ pub(crate) fn relations() -> Vec<Relation> {
             Some(views::column_usage),
         ),
         (13_017, "applicable_roles", "grantee name,role_name name,is_grantable text", None),
+        (
+            13_020,
+            "character_sets",
+            "character_set_catalog name,character_set_schema name,character_set_name name,character_repertoire name,\
+            form_of_use name,default_collate_catalog name,default_collate_schema name,default_collate_name name",
+            Some(character_sets),
+        ),
     ];
     all.map(relation).into()
 }
@@ -563,6 +570,20 @@ fn all_views(facts: &StatementFacts) -> Vec<Row> {
 
 fn catalog_name(facts: &StatementFacts) -> Vec<Row> {
     vec![row! { catalog_name: facts.database.as_str() }]
+}
+
+/// The one encoding of the database. Power Query asks for it before it lists tables.
+fn character_sets(facts: &StatementFacts) -> Vec<Row> {
+    vec![row! {
+        character_set_catalog: Cell::Null,
+        character_set_schema: Cell::Null,
+        character_set_name: "UTF8",
+        character_repertoire: "UCS",
+        form_of_use: "UTF8",
+        default_collate_catalog: facts.database.as_str(),
+        default_collate_schema: Cell::Null,
+        default_collate_name: Cell::Null,
+    }]
 }
 
 fn enabled_roles(facts: &StatementFacts) -> Vec<Row> {

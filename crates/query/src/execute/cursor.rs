@@ -91,7 +91,11 @@ pub(crate) async fn declare(
             rows::execute(session, query, plan, Arguments::Values(values), None).await?
         }
         Plan::Query(_) => Executed::Outcome(query::execute(session, query, values).await?),
-        _ => return Err(Error::unsupported("DECLARE CURSOR must not contain data-modifying statements")),
+        _ => {
+            return Err(Error::unsupported(
+                "DECLARE CURSOR must not contain pg_sleep, advisory locks or data-modifying statements",
+            ));
+        }
     };
     let Executed::Outcome(Outcome::Rows { columns, batches, .. }) = executed else {
         return Err(Error::bug("a query without rows"));

@@ -41,9 +41,13 @@ pub trait FunctionRows: fmt::Debug + Send + Sync {
 }
 
 /// Types in which the value of an argument may be given. A comparison of other types is not one that a scan can take.
-const TYPES: [(TypeId, &str); 5] = [
+///
+/// A date or timestamp becomes a text without an offset: only the function knows its zone.
+const TYPES: [(TypeId, &str); 7] = [
     (TypeId::TEXT, "text"),
     (TypeId::TIMESTAMPTZ, "timestamptz"),
+    (TypeId::TIMESTAMP, "timestamp"),
+    (TypeId::DATE, "date"),
     (TypeId::INT8, "int8"),
     (TypeId::FLOAT8, "float8"),
     (TypeId::BOOL, "bool"),

@@ -111,6 +111,10 @@ WHERE tc.table_schema = 'plant' ORDER BY kcu.ordinal_position
 ---
 pump_pkey|PRIMARY KEY|id|1
 pump_pkey|PRIMARY KEY|time|2
+=== Power Query: encodings
+select character_set_name, character_repertoire, default_collate_catalog, default_collate_name from INFORMATION_SCHEMA.character_sets
+---
+UTF8|UCS|millrace|~
 === regtypes and regclasses
 SELECT 't'::regclass, 'plant.pump'::regclass::oid, 'timestamp with time zone'::regtype::oid, 1184::regtype, '_text'::regtype, 'public'::regnamespace
 ---
