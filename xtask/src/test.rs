@@ -18,6 +18,7 @@ const BELOW_QUERY: &[&str] = &[
     "scalar",
     "binder",
     "timeseries",
+    "workbook",
     "env",
     "wal",
     "columns",

@@ -29,6 +29,7 @@ const OURS: &[(&str, &[&str])] = &[
     ("pg_catalog", &["model", "engine", "pg", "compiled", "catalog", "scalar", "binder", "parser"]),
     ("epics", &["model"]),
     ("timeseries", &["model"]),
+    ("workbook", &["model"]),
     ("catalog", &["model"]),
     (
         "query",
@@ -51,7 +52,7 @@ const OURS: &[(&str, &[&str])] = &[
     ),
     ("server", &["model", "env", "engine", "ingest", "pg", "query"]),
     ("archiver", &["model", "env", "engine", "epics", "query", "server"]),
-    ("tsm", &["model", "engine", "query", "server", "timeseries"]),
+    ("tsm", &["model", "engine", "query", "server", "timeseries", "workbook"]),
     ("millrace", &["model", "env", "engine", "epics", "ingest", "pg", "query", "server", "archiver", "tsm"]),
     ("bench", &[]),
     ("sim", &["model", "env", "wal", "columns", "rows", "engine"]),

@@ -73,7 +73,7 @@ pub struct Output {
 enum Writer {
     Plain(Pieces),
     /// Buffered, because the encoder is slow for a few bytes at a time.
-    Gzip(BufWriter<GzEncoder<Pieces>>),
+    Gzip(Box<BufWriter<GzEncoder<Pieces>>>),
 }
 
 impl Output {
@@ -82,7 +82,7 @@ impl Output {
             Pieces { runtime: Handle::current(), queue: queue.clone(), buffer: Vec::with_capacity(PIECE_BYTES) };
         let writer = if zip {
             let encoder = GzEncoder::new(pieces, Compression::fast());
-            Writer::Gzip(BufWriter::with_capacity(PIECE_BYTES, encoder))
+            Writer::Gzip(Box::new(BufWriter::with_capacity(PIECE_BYTES, encoder)))
         } else {
             Writer::Plain(pieces)
         };
