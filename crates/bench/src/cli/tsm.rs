@@ -9,13 +9,20 @@ use super::progress::Terminal;
 use super::tpcc::{ServerOptions, each_target, targets, verdict};
 use crate::error::{Error, Result};
 use crate::tpcc::report::write_list;
-use crate::tsm::{self, Format, Report, Requests, Service, Test};
+use crate::tsm::{self, Format, MatrixCell, Report, Requests, SeriesKind, Servers, Service, Test};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   millrace bench tsm load                               1,500 and 25,000 series on a private Millrace
   millrace bench tsm load --target millrace,postgres-rows,postgres-blocks --format json,arrow --json l.json
   millrace bench tsm scaling --service serial,parallel --repeats 10 --json s.json
+  millrace bench tsm scaling --front-ends 0,1,2,4       the private store itself, then 1, 2 and 4 front ends of it
+  millrace bench tsm scaling --front-ends 1,2,4 --front-end-cpus 0.5
+                                                        each front end has half a processor
+  millrace bench tsm scaling --matrix 2x8,2x4,1x8,1x4 --matrix-scale 0.125
+                                                        servers x cores; here 1, 0.5, 1 and 0.5 processors for each
+  millrace bench tsm scaling --kind plain,audit,quotation --requests bulk --service parallel
+                                                        cost of history and of versions
   millrace bench tsm scaling --url http://a:7480 --url http://b:7480 --front-ends 1,2
                                                         requests are spread over several running servers
   millrace bench tsm latency --clients 1,16,256 --seconds 10
@@ -23,7 +30,7 @@ Examples:
 
 Targets: millrace (REST); postgres-rows and postgres-blocks, two layouts of an application's own tables. A name alone
 starts a private server; postgres-rows://USER:PASSWORD@HOST:PORT/DATABASE and --url use running ones, from which the
-series are removed at the end.
+series are removed at the end. --front-end-cpus and --matrix need control groups, mostly as root.
 
 Exit codes: 0 done, every answer was right; 1 an answer was wrong (no figures are shown); 2 not started; 3 stopped
 early; 4 requests failed.";
@@ -96,6 +103,9 @@ struct LoadOptions {
     /// Series per request.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=2_000))]
     bulk: u32,
+    /// History that the series keep; each kind has series of its own.
+    #[arg(long, value_enum, value_name = "KIND,…", value_delimiter = ',', default_values_t = [SeriesKind::Plain])]
+    kind: Vec<SeriesKind>,
     #[command(flatten)]
     common: CommonOptions,
 }
@@ -126,9 +136,25 @@ struct ScalingOptions {
     /// Repetitions of each step; reports show the median and the range.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     repeats: u32,
-    /// Numbers of the servers of --url among which requests are spread [default: all].
-    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    /// Numbers of front ends among which requests are spread. They are started over the private store;
+    /// 0: requests are sent to the store itself. With --url, numbers of its servers [default: 0; with
+    /// --url all].
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(0..=1_000))]
     front_ends: Vec<u16>,
+    /// CPU quota of each front end in processors, such as 0.5 [default: none].
+    #[arg(long, value_name = "N", requires = "front_ends", conflicts_with = "url")]
+    front_end_cpus: Option<f64>,
+    /// Repeat the published matrix: front ends and cores of each, such as 2x8,2x4,1x8,1x4, with bulk
+    /// requests by concurrent clients.
+    #[arg(long, value_name = "SxC,…", value_delimiter = ',',
+        conflicts_with_all = ["front_ends", "front_end_cpus", "requests", "service", "url"])]
+    matrix: Vec<MatrixCell>,
+    /// Processors for each core of --matrix.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, requires = "matrix")]
+    matrix_scale: f64,
+    /// History that the series keep; each kind has series of its own.
+    #[arg(long, value_enum, value_name = "KIND,…", value_delimiter = ',', default_values_t = [SeriesKind::Plain])]
+    kind: Vec<SeriesKind>,
     #[command(flatten)]
     common: CommonOptions,
 }
@@ -197,6 +223,7 @@ impl LoadOptions {
             writers: counts(&self.writers),
             readers: counts(&self.readers),
             bulk: self.bulk,
+            kinds: self.kind.clone(),
         })
     }
 }
@@ -204,22 +231,42 @@ impl LoadOptions {
 impl ScalingOptions {
     fn test(&self) -> Result<Test> {
         check_request(self.bulk, self.days * 96)?;
-        let most = self.common.url.len().max(1);
-        if let Some(wrong) = self.front_ends.iter().find(|count| usize::from(**count) > most) {
-            return Err(Error::setup(format!(
-                "--front-ends {wrong}: expected at most {most}, the number of --url options"
-            )));
-        }
+        let is_matrix = !self.matrix.is_empty();
         Ok(Test::Scaling {
             series: self.series,
             days: self.days,
-            requests: self.requests.clone(),
+            requests: if is_matrix { vec![Requests::Bulk] } else { self.requests.clone() },
             bulk: self.bulk,
             users: usize::from(self.users),
-            services: self.service.clone(),
+            services: if is_matrix { vec![Service::Parallel] } else { self.service.clone() },
             repeats: self.repeats,
-            front_ends: counts(&self.front_ends),
+            servers: if is_matrix { self.matrix_servers()? } else { self.servers()? },
+            matrix_scale: is_matrix.then_some(self.matrix_scale),
+            kinds: self.kind.clone(),
         })
+    }
+
+    fn matrix_servers(&self) -> Result<Vec<Servers>> {
+        self.matrix.iter().map(|cell| cell.at(self.matrix_scale)).collect()
+    }
+
+    fn servers(&self) -> Result<Vec<Servers>> {
+        let urls = self.common.url.len();
+        if self.front_ends.is_empty() {
+            return Ok(vec![Servers { count: urls, ..Servers::default() }]);
+        }
+        if let Some(cpus) = self.front_end_cpus {
+            tsm::check_cpus(cpus).map_err(|error| error.during("--front-end-cpus"))?;
+        }
+        let servers = |count: &u16| match usize::from(*count) {
+            wrong if urls > 0 && !(1..=urls).contains(&wrong) => {
+                Err(Error::setup(format!("--front-ends {wrong}: expected 1 to {urls}, the number of --url options")))
+            }
+            // The store itself has no quota.
+            0 => Ok(Servers::default()),
+            count => Ok(Servers { count, cpus: self.front_end_cpus, cores: None }),
+        };
+        self.front_ends.iter().map(servers).collect()
     }
 }
 
@@ -305,6 +352,64 @@ mod tests {
         assert_eq!(address("http://a:7480/").ok().as_deref(), Some("a:7480"));
         for wrong in ["a:7480", "https://a:7480", "http://a", "http://:7480", "http://a:x", "http://a:1/b:2"] {
             assert!(address(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[derive(clap::Parser)]
+    struct Scaling {
+        #[command(flatten)]
+        options: ScalingOptions,
+    }
+
+    /// Servers of a scaling test with these options, and the scale of a matrix.
+    fn servers(arguments: &[&str]) -> std::result::Result<(Vec<Servers>, Option<f64>), String> {
+        let arguments = std::iter::once("scaling").chain(arguments.iter().copied());
+        let parsed = <Scaling as clap::Parser>::try_parse_from(arguments).map_err(|error| error.to_string())?;
+        match parsed.options.test().map_err(|error| error.message)? {
+            Test::Scaling { servers, matrix_scale, .. } => Ok((servers, matrix_scale)),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
+    #[test]
+    fn front_ends_and_matrices_are_lists_of_servers() {
+        let plain = |count| Servers { count, ..Servers::default() };
+        let limited = |count| Servers { count, cpus: Some(0.5), cores: None };
+        let cell = |count, cores, cpus| Servers { count, cpus: Some(cpus), cores: Some(cores) };
+        let two_urls = ["--url", "http://a:1", "--url", "http://b:1"];
+        let cases: [(&[&str], Vec<Servers>, Option<f64>); 6] = [
+            (&[], vec![plain(0)], None),
+            (&two_urls, vec![plain(2)], None),
+            (&["--front-ends", "0,1,4"], vec![plain(0), plain(1), plain(4)], None),
+            (&["--front-ends", "0,2", "--front-end-cpus", "0.5"], vec![plain(0), limited(2)], None),
+            (&["--matrix", "2x8,1x4"], vec![cell(2, 8, 8.0), cell(1, 4, 4.0)], Some(1.0)),
+            (&["--matrix", "2x8", "--matrix-scale", "0.125"], vec![cell(2, 8, 1.0)], Some(0.125)),
+        ];
+        for (arguments, expected, scale) in cases {
+            assert_eq!(servers(arguments), Ok((expected, scale)), "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn contradictory_options_of_servers_are_refused() {
+        let url = ["--url", "http://a:1"];
+        let cases: [(&[&str], &str); 9] = [
+            (&["--front-ends", "2", url[0], url[1]], "--front-ends 2: expected 1 to 1"),
+            (&["--front-ends", "0", url[0], url[1]], "--front-ends 0: expected 1 to 1"),
+            (&["--front-ends", "1", "--front-end-cpus", "0.01"], "--front-end-cpus: a quota of 0.01 processors"),
+            (&["--front-ends", "1", "--front-end-cpus", "NaN"], "--front-end-cpus: a quota of NaN processors"),
+            (&["--front-end-cpus", "1"], "--front-ends"),
+            (&["--matrix", "2x8", "--front-ends", "1"], "cannot be used with"),
+            (&["--matrix", "2x8", "--requests", "single"], "cannot be used with"),
+            (
+                &["--matrix", "2x8", "--matrix-scale", "0.001"],
+                "2x8 at --matrix-scale 0.001: a quota of 0.008 processors",
+            ),
+            (&["--matrix-scale", "0.5"], "--matrix"),
+        ];
+        for (arguments, expected) in cases {
+            let error = servers(arguments).unwrap_err();
+            assert!(error.contains(expected), "{arguments:?}: {error}");
         }
     }
 

@@ -24,6 +24,7 @@ mod ports;
 mod probe;
 mod process;
 mod products;
+mod quota;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,6 +34,7 @@ use std::time::{Duration, Instant};
 pub use find::{python, tool};
 pub use network::Network;
 pub use process::processes_of;
+pub(crate) use quota::{CPUS_MAX, CPUS_MIN, CpuQuota};
 
 use crate::error::{Error, Result};
 use process::Process;
@@ -120,6 +122,10 @@ pub struct Options {
     /// Expected number of columns of all tables together; 0 if not known. Products that keep a
     /// buffer or a mapped page for each column get smaller ones when there are thousands.
     pub columns: u64,
+    /// Address `HOST:PORT` of the Flight SQL listener of a running Millrace. Instead of a database, a
+    /// front end of it is started (`millrace tsm`), which answers on the port `http` and stores nothing.
+    /// Only for Millrace.
+    pub front_end_of: Option<String>,
     /// Time limit for a start.
     pub ready_within: Duration,
     /// Time limit for a stop, after which the server is killed.
@@ -132,6 +138,7 @@ impl Default for Options {
             settings: Vec::new(),
             memory_mib: None,
             columns: 0,
+            front_end_of: None,
             ready_within: Duration::from_secs(180),
             stop_within: Duration::from_secs(60),
         }

@@ -19,7 +19,8 @@ const MACHINE: &str =
     "PostgreSQL and application servers with 2 processors of Xeon X5675 each, 8 GB; a client with 8 processors";
 
 const LOAD_COMMAND: &str = "bench tsm load --series 1500,7500,25000 --writers 1,5 --readers 1,5";
-const SCALING_COMMAND: &str = "bench tsm scaling";
+const SCALING_COMMAND: &str = "bench tsm scaling --front-ends 1,2,4";
+const MATRIX_COMMAND: &str = "bench tsm scaling --matrix 2x8,2x4,1x8,1x4";
 
 /// A load test: series in total, 30 days of half hours each.
 struct Load {
@@ -73,6 +74,18 @@ const fn scaling(
     Scaling { operation, requests, servers, standard_s, performance_s }
 }
 
+/// A cell of the matrix of servers and cores: bulk requests with the Performance licence.
+struct Cell {
+    operation: Operation,
+    servers: usize,
+    cores: u32,
+    seconds: f64,
+}
+
+/// The matrix is 2x8, 2x4, 1x8 and 1x4. This is the only one of its times that we hold; others are not
+/// derived from it.
+const MATRIX: [Cell; 1] = [Cell { operation: Operation::Read, servers: 2, cores: 8, seconds: 2.25 }];
+
 /// A published figure and our figures next to it.
 struct Row {
     name: String,
@@ -86,10 +99,14 @@ pub(super) fn write(reports: &Reports, text: &mut String) {
     text.push_str(
         "Their times are means of ten repetitions, ours are medians. Their Standard licence works on a request serially and \
          their Performance licence in parallel; ours are requests one after the other and concurrent ones. PostgreSQL here \
-         has an application's own table, without HAKOM's services.\n",
+         has an application's own table, without HAKOM's services. *Store itself*: requests were sent to the database, \
+         without a front end. Our front ends, database and client share one machine.\n",
     );
-    let tests: [(&str, Vec<Row>, &str); 2] =
-        [("load", load_rows(reports), LOAD_COMMAND), ("scaling", scaling_rows(reports), SCALING_COMMAND)];
+    let tests: [(&str, Vec<Row>, &str); 3] = [
+        ("load", load_rows(reports), LOAD_COMMAND),
+        ("scaling", scaling_rows(reports), SCALING_COMMAND),
+        ("matrix of servers and cores", matrix_rows(reports), MATRIX_COMMAND),
+    ];
     let mut not_run = NotRun::default();
     for (name, rows, command) in tests {
         let measured = || rows.iter().filter(|row| !row.ours.is_empty());
@@ -118,8 +135,11 @@ fn load_rows(reports: &Reports) -> Vec<Row> {
         ),
         published: format!("{} s, {} /s", load.seconds, whole(load.per_s as u64)),
         ours: each(reports, |report| {
-            let figure = report.load(load.operation, load.series, load.clients)?;
-            Some((time(figure), cpu(figure), same_work(report, figure, load.series, LOAD_DAYS)))
+            let figure = report.load(load.operation, load.series, load.clients);
+            figure
+                .map(|figure| Ours::time(figure, same_work(report, figure, load.series, LOAD_DAYS)))
+                .into_iter()
+                .collect()
         }),
     };
     LOADS.iter().map(row).collect()
@@ -137,28 +157,28 @@ fn scaling_rows(reports: &Reports) -> Vec<Row> {
         );
         let of = |service: Service| {
             each(reports, |report| {
-                let figure = report.scaling(test.operation, test.requests, service, test.servers)?;
-                Some((time(figure), cpu(figure), same_work(report, figure, SCALING_SERIES, SCALING_DAYS)))
+                steps(report, test, service)
+                    .map(|figure| Ours::time(figure, same_work(report, figure, SCALING_SERIES, SCALING_DAYS)))
+                    .collect()
             })
         };
-        let published = |seconds: f64| format!("{seconds:.3} s, {} /s", whole((SCALING_VALUES / seconds) as u64));
         if let Some(standard_s) = test.standard_s {
             rows.push(Row {
                 name: format!("{title}, Standard"),
-                published: published(standard_s),
+                published: published_time(standard_s),
                 ours: of(Service::Serial),
             });
         }
         rows.push(Row {
             name: format!("{title}, Performance"),
-            published: published(test.performance_s),
+            published: published_time(test.performance_s),
             ours: of(Service::Parallel),
         });
         if let Some(standard_s) = test.standard_s {
             rows.push(Row {
                 name: format!("{title}, Standard vs. Performance"),
                 published: percent(1.0 - test.performance_s / standard_s),
-                ours: saved(reports, test, Service::Parallel, test.servers, Report::vs_serial),
+                ours: saved(reports, test, Report::vs_serial),
             });
         }
         let one_server = SCALINGS
@@ -168,41 +188,90 @@ fn scaling_rows(reports: &Reports) -> Vec<Row> {
             rows.push(Row {
                 name: format!("{title} vs. 1, Performance"),
                 published: percent(1.0 - test.performance_s / one.performance_s),
-                ours: saved(reports, test, Service::Parallel, test.servers, Report::vs_one_server),
+                ours: saved(reports, test, Report::vs_one_server),
             });
         }
     }
     rows
 }
 
-/// Our saved times: a share of the time of another step.
-fn saved(
-    reports: &Reports,
-    test: &Scaling,
-    service: Service,
-    servers: usize,
-    share: impl Fn(&Report, &Figure) -> Option<f64>,
-) -> Vec<[String; 3]> {
+/// Our steps of a scaling test. The store itself counts as one server; cells of a matrix have rows of
+/// their own.
+fn steps<'a>(report: &'a Report, test: &Scaling, service: Service) -> impl Iterator<Item = &'a Figure> {
+    let servers = test.servers;
+    let steps = report.scaling(test.operation, test.requests, service);
+    steps.filter(move |figure| figure.cores.is_none() && figure.front_ends.max(1) == servers)
+}
+
+/// Our saved times of concurrent requests: a share of the time of another step.
+fn saved(reports: &Reports, test: &Scaling, share: impl Fn(&Report, &Figure) -> Option<f64>) -> Vec<[String; 3]> {
     each(reports, |report| {
-        let figure = report.scaling(test.operation, test.requests, service, servers)?;
-        let share = share(report, figure)?;
-        Some((percent(share), String::new(), same_work(report, figure, SCALING_SERIES, SCALING_DAYS)))
+        let of = |figure| {
+            let work = same_work(report, figure, SCALING_SERIES, SCALING_DAYS);
+            Some(Ours { figure, value: percent(share(report, figure)?), cpu: String::new(), comparable: work })
+        };
+        steps(report, test, Service::Parallel).filter_map(of).collect()
     })
 }
 
-fn time(figure: &Figure) -> String {
-    format!("{:.3} s, {} /s", figure.median_s(), short(figure.values_per_s()))
+fn matrix_rows(reports: &Reports) -> Vec<Row> {
+    let row = |cell: &Cell| Row {
+        name: format!("{}, bulk requests, {}x{} cores, Performance", cell.operation.name(), cell.servers, cell.cores),
+        published: published_time(cell.seconds),
+        ours: each(reports, |report| {
+            let steps = report.scaling(cell.operation, Requests::Bulk, Service::Parallel);
+            steps
+                .filter(|figure| (figure.front_ends, figure.cores) == (cell.servers, Some(cell.cores)))
+                .map(|figure| Ours::time(figure, same_cores(report, figure)))
+                .collect()
+        }),
+    };
+    MATRIX.iter().map(row).collect()
 }
 
-fn cpu(figure: &Figure) -> String {
-    let millions = figure.values.max(1) as f64 / 1e6;
-    figure.server_cpu_median_s().map_or_else(String::new, |cpu_s| format!("{:.2} CPU-s/million", cpu_s / millions))
+fn published_time(seconds: f64) -> String {
+    format!("{seconds:.3} s, {} /s", whole((SCALING_VALUES / seconds) as u64))
 }
+
+/// A figure of ours in a row.
+struct Ours<'a> {
+    figure: &'a Figure,
+    value: String,
+    cpu: String,
+    comparable: String,
+}
+
+impl Ours<'_> {
+    fn time(figure: &Figure, comparable: String) -> Ours<'_> {
+        let millions = figure.values.max(1) as f64 / 1e6;
+        let cpu = |cpu_s: f64| format!("{:.2} CPU-s/million", cpu_s / millions);
+        Ours {
+            value: format!("{:.3} s, {} /s", figure.median_s(), short(figure.values_per_s())),
+            cpu: figure.server_cpu_median_s().map_or_else(String::new, cpu),
+            comparable,
+            figure,
+        }
+    }
+}
+
+/// Whether a cell of ours did the published work with the published cores.
+fn same_cores(report: &Report, figure: &Figure) -> String {
+    let work = same_work(report, figure, SCALING_SERIES, SCALING_DAYS);
+    match (report.matrix_scale, figure.cpus) {
+        (Some(scale), Some(cpus)) if scale != 1.0 => {
+            let cells = format!("each server has {} processors, {} of the published cores", short(cpus), short(scale));
+            if work == MEASURED { format!("no: {cells}") } else { format!("{work}; {cells}") }
+        }
+        _ => work,
+    }
+}
+
+const MEASURED: &str = "measured";
 
 /// Whether a step of ours did the published work.
 fn same_work(report: &Report, figure: &Figure, series: u32, days: u32) -> String {
     if (figure.series, report.days) == (series, days) {
-        "measured".to_owned()
+        MEASURED.to_owned()
     } else {
         format!("no: {} series for {} days", whole(u64::from(figure.series)), report.days)
     }
@@ -210,21 +279,32 @@ fn same_work(report: &Report, figure: &Figure, series: u32, days: u32) -> String
 
 /// Our figures in the reports that passed: value with product and form, CPU, and whether it is
 /// comparable.
-fn each(reports: &Reports, figure: impl Fn(&Report) -> Option<(String, String, String)>) -> Vec<[String; 3]> {
-    let of = |report: &Report| {
-        let (value, cpu, comparable) = figure(report)?;
+fn each(reports: &Reports, ours: impl Fn(&Report) -> Vec<Ours<'_>>) -> Vec<[String; 3]> {
+    let of = |report: &Report| -> Vec<[String; 3]> {
         let target = &report.target;
         let label =
             format!("{} {}, {}, {} processors", target.product, target.version, report.form, report.machine.cpus);
-        Some([format!("{value} ({label})"), cpu, comparable])
+        let row = |ours: Ours<'_>| {
+            [format!("{} ({label}{})", ours.value, place(report, ours.figure)), ours.cpu, ours.comparable]
+        };
+        ours(report).into_iter().map(row).collect()
     };
-    reports.tsm.iter().filter(|report| report.passed()).filter_map(of).collect()
+    reports.tsm.iter().filter(|report| report.passed()).flat_map(of).collect()
+}
+
+/// Place that requests of a scaling test were sent to, if the row does not say it.
+fn place(report: &Report, figure: &Figure) -> String {
+    match (figure.front_ends, figure.cpus) {
+        (0, _) if report.tsm == "scaling" => ", store itself".to_owned(),
+        (_, Some(cpus)) if figure.cores.is_none() => format!(", {} for each server", short(cpus)),
+        _ => String::new(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tsm::report::tests::scaling as report;
+    use crate::tsm::report::tests::{matrix, scaling as report};
 
     fn page(report: Report) -> String {
         let mut text = String::new();
@@ -244,6 +324,41 @@ mod tests {
             assert!(text.contains(row), "{row}: {text}");
         }
         assert!(!text.contains("4 servers") && text.contains("Not run here: load (4 figures"), "{text}");
+    }
+
+    #[test]
+    fn the_store_itself_is_one_server_and_is_named() {
+        let mut with_store = report();
+        with_store.figures[3].front_ends = 0;
+        with_store.figures[4].cpus = Some(0.5);
+        let text = page(with_store);
+        assert!(text.contains("1.000 s, 2.98 M /s (Millrace 1, REST, JSON, 2 processors, store itself)"), "{text}");
+        assert!(
+            text.contains("0.500 s, 5.95 M /s (Millrace 1, REST, JSON, 2 processors, 0.5 for each server)"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_matrix_states_its_factor_and_is_comparable_only_at_full_cores() {
+        let text = page(matrix());
+        let name = "| read, bulk requests, 2x8 cores, Performance | 2.250 s, 1,322,666 /s | 1.000 s, 2.98 M /s (";
+        assert!(
+            text.contains(name) && text.contains("| no: each server has 1 processors, 0.125 of the published cores |"),
+            "{text}"
+        );
+        assert!(!text.contains("2 servers"), "a cell is no step of the other tests: {text}");
+        let mut full = matrix();
+        full.matrix_scale = Some(1.0);
+        assert!(page(full).contains("| measured |"));
+    }
+
+    #[test]
+    fn history_is_not_compared() {
+        let mut history = report();
+        history.figures.iter_mut().for_each(|figure| figure.kind = crate::tsm::SeriesKind::Audit);
+        let text = page(history);
+        assert!(!text.lines().any(|line| line.starts_with('|')), "{text}");
     }
 
     #[test]

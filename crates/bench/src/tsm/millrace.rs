@@ -22,9 +22,9 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema, TimeUnit};
 use memchr::memmem;
 
-use super::Format;
 use super::plan::{Part, Point, Seen, Shape, name, number};
 use super::store::{Client, Store};
+use super::{Format, SeriesKind};
 use crate::drivers::digits::{push_decimal, push_i64};
 use crate::drivers::http::{Http, class_of, excerpt};
 use crate::drivers::pgwire::{Login, Pg};
@@ -40,10 +40,10 @@ const DEFINERS: usize = 4;
 const DEFINITION_ATTEMPTS: u32 = 10;
 const DEFINITION_PAUSE: Duration = Duration::from_millis(20);
 
-/// The servers of a run.
+/// The database of a run.
 pub(super) struct Millrace {
-    /// `HOST:PORT` of each front end.
-    addresses: Vec<String>,
+    /// `HOST:PORT` of the store, or of one of its front ends.
+    address: String,
     /// Address of PostgreSQL's protocol, for CHECKPOINT; `None` if it is unknown.
     pg: Option<String>,
     /// Path of the repository.
@@ -53,20 +53,21 @@ pub(super) struct Millrace {
 
 impl Millrace {
     /// Creates a repository for the run.
-    pub(super) fn open(addresses: Vec<String>, pg: Option<String>, format: Format) -> Result<Millrace> {
+    pub(super) fn open(address: String, pg: Option<String>, format: Format) -> Result<Millrace> {
         let unique = format!("bench-{}-{}", std::process::id(), jiff::Timestamp::now().as_millisecond());
-        let address = addresses.first().ok_or_else(|| Error::setup("no address of a server of Millrace"))?;
         let mut http = Http::new(address.clone(), None);
         let body = format!("{{\"Name\":\"{unique}\"}}");
         expect(&mut http, "POST", "/repositories", JSON, body.as_bytes(), 201)?;
-        Ok(Millrace { addresses, pg, repository: format!("/repositories/{unique}"), format })
+        Ok(Millrace { address, pg, repository: format!("/repositories/{unique}"), format })
     }
 
-    fn http(&self, front_end: usize) -> Result<Http> {
-        let mut http = Http::new(self.addresses[front_end % self.addresses.len()].clone(), None);
+    /// An open connection that accepts the format of the run.
+    fn open_http(&self, address: &str) -> Result<Http> {
+        let mut http = Http::new(address.to_owned(), None);
         if self.format == Format::Arrow {
             http.accept(ARROW)?;
         }
+        http.open()?;
         Ok(http)
     }
 
@@ -76,7 +77,7 @@ impl Millrace {
         std::thread::scope(|scope| {
             let share = |share: usize| {
                 scope.spawn(move || {
-                    let mut http = Http::new(self.addresses[0].clone(), None);
+                    let mut http = Http::new(self.address.clone(), None);
                     series.clone().skip(share).step_by(DEFINERS).try_for_each(|series| one(&mut http, series))
                 })
             };
@@ -90,9 +91,10 @@ impl Millrace {
     fn define(&self, http: &mut Http, shape: &Shape, series: u32) -> Result<()> {
         let body = format!(
             "{{\"Name\":\"{}\",\"Type\":\"Begin\",\"Interval\":{{\"Value\":\"Minute\",\"Multiplier\":{}}},\
-             \"Unit\":\"kW\",\"TimeZone\":\"UTC\"}}",
+             \"Unit\":\"kW\",\"TimeZone\":\"UTC\"{}}}",
             name(series),
-            shape.step_minutes()
+            shape.step_minutes(),
+            history(shape.kind)
         );
         let path = format!("{}/timeseries", self.repository);
         for _ in 1..DEFINITION_ATTEMPTS {
@@ -137,13 +139,9 @@ impl Store for Millrace {
         Pg::new(login).simple("CHECKPOINT", ANSWER_TIMEOUT)
     }
 
-    fn connect(&self, client: usize, front_ends: usize) -> Result<Box<dyn Client>> {
-        let mut links = Vec::new();
-        for front_end in 0..front_ends.clamp(1, self.addresses.len()) {
-            let mut http = self.http(front_end)?;
-            http.open()?;
-            links.push(http);
-        }
+    fn connect(&self, client: usize, servers: &[String]) -> Result<Box<dyn Client>> {
+        let servers = if servers.is_empty() { std::slice::from_ref(&self.address) } else { servers };
+        let links = servers.iter().map(|address| self.open_http(address)).collect::<Result<_>>()?;
         let content_type = if self.format == Format::Arrow { ARROW } else { JSON };
         let repository = self.repository.clone();
         Ok(Box::new(Rest { links, next: client, repository, content_type, target: String::new() }))
@@ -199,8 +197,12 @@ impl Rest {
 }
 
 impl Client for Rest {
-    fn write(&mut self, _: &Shape, part: &Part, body: &[u8]) -> Result<()> {
+    fn write(&mut self, shape: &Shape, part: &Part, version: u32, body: &[u8]) -> Result<()> {
         self.set_target(part);
+        if let Some(quotation) = shape.quotation(version) {
+            self.target.push_str("?quotation=");
+            self.target.push_str(&quotation);
+        }
         let link = self.link();
         // 207 means that a part of the series was not written.
         expect(&mut self.links[link], "PUT", &self.target, self.content_type, body, 204)
@@ -223,6 +225,15 @@ impl Client for Rest {
         http.get(&self.target, ANSWER_TIMEOUT)?;
         http.swap_body(answer);
         Ok(())
+    }
+}
+
+/// Members of a definition that keep history.
+fn history(kind: SeriesKind) -> &'static str {
+    match kind {
+        SeriesKind::Plain => "",
+        SeriesKind::Audit => ",\"Audit\":true",
+        SeriesKind::Quotation => ",\"Audit\":true,\"Quotation\":true",
     }
 }
 

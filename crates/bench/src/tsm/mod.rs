@@ -1,8 +1,9 @@
 //! The load, scaling and latency tests of managed time series, as HAKOM publishes them for its TSM, on
 //! Millrace's REST API and on PostgreSQL.
 //!
-//! A run: servers are found or started; series are defined; clients write and read them by requests of
-//! one or several series; every answer is compared with what was written ([`plan`]).
+//! A run: servers are found or started, and front ends of a private store ([`front_ends`]); series are
+//! defined; clients write and read them by requests of one or several series; every answer is compared
+//! with what was written ([`plan`]).
 //!
 //! Bodies are encoded before the clock starts, and answers are kept and checked after it stops. Both
 //! need memory, so that a long test runs in rounds of [`ROUND_BYTES_MAX`]: in each, the clients start
@@ -12,6 +13,7 @@
 //! - Encoding and checking are outside the measured time; latency is from the call to its answer.
 //! - A run with a wrong answer has no figures: [`report`] leaves them out.
 
+mod front_ends;
 mod millrace;
 mod plan;
 mod postgres;
@@ -22,6 +24,7 @@ mod tests;
 
 use std::ops::Range;
 use std::panic::resume_unwind;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,11 +39,12 @@ use crate::generate;
 use crate::measure::proc;
 use crate::measure::sampler::wait_until_idle;
 use crate::measure::tree::{Tree, Usage};
-use crate::peers::Server;
+use crate::peers::{CPUS_MAX, CPUS_MIN, Server};
 use crate::report::format::whole;
 use crate::run::target_server::{TargetServer, TargetServerOptions};
 use crate::run::{INTERRUPTED, Show};
 use crate::tpcc::report::Subject;
+use front_ends::FrontEnds;
 use millrace::Millrace;
 use plan::{Part, Seen, Shape};
 use postgres::{Layout, Postgres};
@@ -129,6 +133,91 @@ impl Operation {
     }
 }
 
+/// History that series keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+pub(crate) enum SeriesKind {
+    /// None: a write replaces values.
+    #[default]
+    Plain,
+    /// Replaced values are kept (`Audit`).
+    Audit,
+    /// Each repetition writes a version of its own, and replaced values are kept (`Audit` and
+    /// `Quotation`).
+    Quotation,
+}
+
+impl SeriesKind {
+    /// Name in reports and on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            SeriesKind::Plain => "plain",
+            SeriesKind::Audit => "audit",
+            SeriesKind::Quotation => "quotation",
+        }
+    }
+}
+
+/// Servers among which the requests of a step are spread.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Servers {
+    /// Number of front ends; 0: requests are sent to the store itself.
+    pub(crate) count: usize,
+    /// CPU quota of each front end in processors; `None`: no quota.
+    pub(crate) cpus: Option<f64>,
+    /// Cores of each server in the published matrix that the step repeats.
+    pub(crate) cores: Option<u32>,
+}
+
+/// A cell of the published matrix: servers and cores of each, such as `2x8`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MatrixCell {
+    /// 1 ..= 1,000.
+    pub(crate) servers: u16,
+    /// 1 ..= 1,000.
+    pub(crate) cores: u16,
+}
+
+/// Most servers, and most cores of each, in a cell.
+const MATRIX_MAX: u16 = 1_000;
+
+impl FromStr for MatrixCell {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<MatrixCell, String> {
+        let number = |text: &str| text.parse().ok().filter(|number| (1..=MATRIX_MAX).contains(number));
+        let cell = text
+            .split_once('x')
+            .and_then(|(servers, cores)| Some(MatrixCell { servers: number(servers)?, cores: number(cores)? }));
+        cell.ok_or_else(|| {
+            format!("{text:?}: expected SERVERSxCORES, such as 2x8, with numbers from 1 to {MATRIX_MAX}")
+        })
+    }
+}
+
+impl MatrixCell {
+    /// Front ends with `scale` processors for each core.
+    ///
+    /// # Errors
+    /// A quota would be smaller or larger than control groups allow.
+    pub(crate) fn at(self, scale: f64) -> Result<Servers> {
+        let cpus = f64::from(self.cores) * scale;
+        check_cpus(cpus)
+            .map_err(|error| error.during(format!("{}x{} at --matrix-scale {scale}", self.servers, self.cores)))?;
+        Ok(Servers { count: usize::from(self.servers), cpus: Some(cpus), cores: Some(u32::from(self.cores)) })
+    }
+}
+
+/// Checks that a CPU quota is possible.
+///
+/// # Errors
+/// It is not a number, too small or too large.
+pub(crate) fn check_cpus(cpus: f64) -> Result<()> {
+    if (CPUS_MIN..=CPUS_MAX).contains(&cpus) {
+        return Ok(());
+    }
+    Err(Error::setup(format!("a quota of {cpus} processors: expected {CPUS_MIN} to {CPUS_MAX}")))
+}
+
 /// A test with its parameters.
 #[derive(Clone, Debug)]
 pub(crate) enum Test {
@@ -142,6 +231,8 @@ pub(crate) enum Test {
         /// Numbers of clients that read; each reads all sets.
         readers: Vec<usize>,
         bulk: u32,
+        /// Each kind has sets of its own.
+        kinds: Vec<SeriesKind>,
     },
     /// Writes and reads quarter-hourly series by single and bulk requests.
     Scaling {
@@ -154,8 +245,11 @@ pub(crate) enum Test {
         users: usize,
         services: Vec<Service>,
         repeats: u32,
-        /// Numbers of servers among which requests are spread.
-        front_ends: Vec<usize>,
+        servers: Vec<Servers>,
+        /// Processors for each core of the published matrix; `None`: the steps do not repeat it.
+        matrix_scale: Option<f64>,
+        /// Each kind has a set of its own.
+        kinds: Vec<SeriesKind>,
     },
     /// Reads days of single series for a time.
     Latency { series: u32, days: u32, clients: Vec<usize>, length: Duration },
@@ -168,6 +262,13 @@ impl Test {
             Test::Load { .. } => "load",
             Test::Scaling { .. } => "scaling",
             Test::Latency { .. } => "latency",
+        }
+    }
+
+    fn kinds(&self) -> &[SeriesKind] {
+        match self {
+            Test::Load { kinds, .. } | Test::Scaling { kinds, .. } => kinds,
+            Test::Latency { .. } => &[SeriesKind::Plain],
         }
     }
 }
@@ -209,6 +310,18 @@ impl Kind {
             Kind::Postgres(Layout::Blocks) => "a deflated block for each series and day",
         }
     }
+
+    /// Checks that the product has the kinds of series of a test.
+    fn check(self, test: &Test) -> Result<()> {
+        let other = test.kinds().iter().find(|kind| **kind != SeriesKind::Plain);
+        match (self, other) {
+            (Kind::Postgres(_), Some(other)) => Err(Error::setup(format!(
+                "--kind {}: the tables of PostgreSQL keep no history; expected --kind plain, or --target millrace",
+                other.name()
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Runs the test on a target: once for each format if it is Millrace. Calls `each` with the report of
@@ -233,6 +346,7 @@ pub(crate) fn run(
         }
     };
     for kind in kinds {
+        kind.check(&settings.test)?;
         show.stage(&format!("{}, {}: starting", kind.product(), kind.form()));
         let (target, placing) = server_of(settings, target, kind);
         let mut place = TargetServer::open(&target, &placing, 4)?;
@@ -280,12 +394,8 @@ fn open(kind: Kind, place: &TargetServer) -> Result<Box<dyn Store>> {
         Kind::Postgres(layout) => Box::new(Postgres::open(layout, target)?),
         Kind::Millrace(format) => match target.options.get("http") {
             // A private server: the target's address is that of PostgreSQL's protocol.
-            Some(http) => Box::new(Millrace::open(vec![http.clone()], Some(target.address(0, 7432)?), format)?),
-            None => {
-                let count = target.hosts.len();
-                let addresses: Vec<String> = (0..count).map(|at| target.address(at, 7480)).collect::<Result<_>>()?;
-                Box::new(Millrace::open(addresses, None, format)?)
-            }
+            Some(http) => Box::new(Millrace::open(http.clone(), Some(target.address(0, 7432)?), format)?),
+            None => Box::new(Millrace::open(target.address(0, 7480)?, None, format)?),
         },
     })
 }
@@ -294,7 +404,16 @@ fn run_at(settings: &Settings, kind: Kind, place: &TargetServer, show: &mut dyn 
     let store = open(kind, place)?;
     let mut report = Report::new(settings, kind, subject(kind, place, store.as_ref())?);
     let tree = Tree::new(&place.pids);
-    let mut run = Run { settings, kind, place, store: store.as_ref(), tree, sets: Vec::new() };
+    let mut run = Run {
+        settings,
+        kind,
+        place,
+        store: store.as_ref(),
+        tree,
+        front_ends: FrontEnds::of(place, &settings.placing),
+        addresses: addresses(settings, kind, place)?,
+        sets: Vec::new(),
+    };
     let outcome = match &settings.test {
         Test::Load { .. } => run.load(&mut report, show),
         Test::Scaling { .. } => run.scaling(&mut report, show),
@@ -307,7 +426,12 @@ fn run_at(settings: &Settings, kind: Kind, place: &TargetServer, show: &mut dyn 
     }
     match outcome {
         Ok(()) => {}
-        Err(Stop::Failed(error)) => return Err(error),
+        Err(Stop::Failed(error)) => {
+            return Err(match run.front_ends.check_alive() {
+                Err(ended) => error.during(ended),
+                Ok(()) => error,
+            });
+        }
         Err(Stop::Wrong(finding)) => report.findings.push(finding),
         Err(Stop::Interrupted) => {
             report.notes.push("stopped by Ctrl-C; the steps before it are verified and shown".to_owned());
@@ -315,6 +439,17 @@ fn run_at(settings: &Settings, kind: Kind, place: &TargetServer, show: &mut dyn 
     }
     removed?;
     Ok(report)
+}
+
+/// Addresses of the running servers of Millrace that the command line names; empty: requests are sent to
+/// the store itself.
+fn addresses(settings: &Settings, kind: Kind, place: &TargetServer) -> Result<Vec<String>> {
+    match kind {
+        Kind::Millrace(_) if !settings.urls.is_empty() => {
+            (0..place.target.hosts.len()).map(|at| place.target.address(at, 7480)).collect()
+        }
+        _ => Ok(Vec::new()),
+    }
 }
 
 fn subject(kind: Kind, place: &TargetServer, store: &dyn Store) -> Result<Subject> {
@@ -336,6 +471,10 @@ impl Report {
             Test::Load { days, .. } => (*days, HALF_HOUR_S),
             Test::Scaling { days, .. } | Test::Latency { days, .. } => (*days, QUARTER_HOUR_S),
         };
+        let matrix_scale = match (&settings.test, kind) {
+            (Test::Scaling { matrix_scale, .. }, Kind::Millrace(_)) => *matrix_scale,
+            _ => None,
+        };
         Report {
             tsm: settings.test.name().to_owned(),
             tool: format!("millrace bench {}", env!("CARGO_PKG_VERSION")),
@@ -347,6 +486,7 @@ impl Report {
             seed: settings.seed,
             days,
             step_minutes: step_s / 60,
+            matrix_scale,
             ..Report::default()
         }
     }
@@ -375,8 +515,22 @@ struct Run<'a> {
     place: &'a TargetServer,
     store: &'a dyn Store,
     tree: Tree,
+    front_ends: FrontEnds,
+    /// Servers that receive the requests; empty: the store itself.
+    addresses: Vec<String>,
     /// Sets that were created.
     sets: Vec<Shape>,
+}
+
+/// The series of a scaling test, and the writes to them so far.
+struct Written {
+    shape: Shape,
+    /// Version of the newest values; each repetition is one.
+    version: u32,
+    /// Values written, replaced ones included.
+    values: u64,
+    /// Bytes of the data directories before the first write.
+    before_bytes: Option<u64>,
 }
 
 /// Sums over the requests of a step.
@@ -405,42 +559,31 @@ impl Run<'_> {
 
     fn load(&mut self, report: &mut Report, show: &mut dyn Show) -> Checked<()> {
         let settings = self.settings;
-        let Test::Load { series: sizes, days, writers, readers, bulk } = &settings.test else { return Ok(()) };
-        let front_ends = self.front_ends();
+        let Test::Load { series: sizes, days, writers, readers, bulk, kinds } = &settings.test else { return Ok(()) };
         let mut first = 0;
-        for size in sizes {
+        for (kind, size) in kinds.iter().flat_map(|kind| sizes.iter().map(move |size| (kind, size))) {
             for (number, clients) in writers.iter().enumerate() {
                 // Each set has new series, because replacing values is other work.
-                let shape = self.create(first..first + size, HALF_HOUR_S, *days, show)?;
+                let shape = self.create(first..first + size, HALF_HOUR_S, *days, *kind, show)?;
                 first += size;
                 let parts = shape.parts(*bulk);
-                let title = format!("{} series", whole(u64::from(*size)));
                 let of = |operation, clients: usize| Figure {
                     operation,
                     requests_of: Requests::Bulk,
+                    kind: *kind,
                     series: *size,
                     series_per_request: (*bulk).min(*size),
                     clients: clients.min(parts.len()),
-                    front_ends,
                     ..Figure::default()
                 };
-                self.stage(show, &format!("{title}, {clients} clients write"));
-                let before_bytes = self.stored_bytes();
-                let mut figure = of(Operation::Write, *clients);
-                let cpu = self.usage();
-                let step = self.step(Operation::Write, &shape, &parts, figure.clients, figure.front_ends, 0)?;
-                self.stage(show, &format!("{title}, waiting until the server is idle"));
-                let idle = self.settle()?;
-                figure.add(&step, cpu_between(&cpu, &idle));
-                figure.stored_bytes = before_bytes.zip(self.stored_bytes()).and_then(|(old, new)| new.checked_sub(old));
-                report.figures.push(figure);
+                self.write_set(of(Operation::Write, *clients), &shape, &parts, report, show)?;
                 // All sets of a size have the same values per series, so one is enough for reads.
                 if number + 1 < writers.len() {
                     continue;
                 }
                 for clients in readers {
-                    self.stage(show, &format!("{title}, {clients} clients read"));
-                    let mut figure = of(Operation::Read, *clients);
+                    let mut figure = self.figure(of(Operation::Read, *clients), Servers::default());
+                    self.stage(show, &format!("{}, {clients} clients read", set_name(&figure)));
                     self.measure(&mut figure, &shape, &parts, 0)?;
                     report.figures.push(figure);
                 }
@@ -449,73 +592,115 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Writes a new set of a load test, and waits until the server is idle.
+    fn write_set(
+        &mut self,
+        step: Figure,
+        shape: &Shape,
+        parts: &[Part],
+        report: &mut Report,
+        show: &mut dyn Show,
+    ) -> Checked<()> {
+        let mut figure = self.figure(step, Servers::default());
+        self.stage(show, &format!("{}, {} clients write", set_name(&figure), figure.clients));
+        let before_bytes = self.stored_bytes();
+        let cpu = self.usage();
+        let step = self.step(Operation::Write, shape, parts, figure.clients, 0)?;
+        self.stage(show, &format!("{}, waiting until the server is idle", set_name(&figure)));
+        let idle = self.settle()?;
+        figure.add(&step, cpu_between(&cpu, &idle));
+        figure.written_values = figure.values;
+        figure.stored_bytes = self.growth(before_bytes);
+        report.figures.push(figure);
+        Ok(())
+    }
+
     fn scaling(&mut self, report: &mut Report, show: &mut dyn Show) -> Checked<()> {
         let settings = self.settings;
-        let Test::Scaling { series, days, requests, bulk, users, services, repeats, front_ends } = &settings.test
+        let Test::Scaling { series, days, requests, bulk, users, services, repeats, servers, kinds, .. } =
+            &settings.test
         else {
             return Ok(());
         };
-        let shape = self.create(0..*series, QUARTER_HOUR_S, *days, show)?;
-        let mut version = 0;
-        for front_ends in self.possible(front_ends) {
-            for requests in requests {
-                let bulk = if *requests == Requests::Single { 1 } else { (*bulk).min(*series) };
-                let parts = shape.parts(bulk);
-                for service in services {
-                    let clients = if *service == Service::Serial { 1 } else { (*users).min(parts.len()) };
-                    let of = |operation| Figure {
-                        operation,
+        let mut first = 0;
+        for kind in kinds {
+            let shape = self.create(first..first + series, QUARTER_HOUR_S, *days, *kind, show)?;
+            first += series;
+            let mut written = Written { shape, version: 0, values: 0, before_bytes: self.stored_bytes() };
+            for servers in self.possible(servers) {
+                self.use_servers(servers, show)?;
+                for (requests, service) in requests.iter().flat_map(|one| services.iter().map(move |two| (one, two))) {
+                    let bulk = if *requests == Requests::Single { 1 } else { (*bulk).min(*series) };
+                    let parts = series.div_ceil(bulk) as usize;
+                    let step = Figure {
                         requests_of: *requests,
                         service: *service,
+                        kind: *kind,
                         series: *series,
                         series_per_request: bulk,
-                        clients,
-                        front_ends,
+                        clients: if *service == Service::Serial { 1 } else { (*users).min(parts) },
                         ..Figure::default()
                     };
-                    let title = |verb: &str, repeat: u32| {
-                        let (requests, service) = (requests.name(), service.name());
-                        let repeat = repeat + 1;
-                        format!("{requests} requests, {service}, servers: {front_ends}; {verb}, {repeat} of {repeats}")
-                    };
-                    let mut written = of(Operation::Write);
-                    for repeat in 0..*repeats {
-                        self.stage(show, &title("writing", repeat));
-                        version += 1;
-                        self.measure(&mut written, &shape, &parts, version)?;
-                    }
-                    report.figures.push(written);
-                    self.settle()?;
-                    let mut read = of(Operation::Read);
-                    for repeat in 0..*repeats {
-                        self.stage(show, &title("reading", repeat));
-                        self.measure(&mut read, &shape, &parts, version)?;
-                    }
-                    report.figures.push(read);
+                    self.repeat(&mut written, &self.figure(step, servers), *repeats, report, show)?;
                 }
             }
         }
         Ok(())
     }
 
+    /// Writes all series of a scaling test several times, then reads them as often.
+    fn repeat(
+        &mut self,
+        set: &mut Written,
+        step: &Figure,
+        repeats: u32,
+        report: &mut Report,
+        show: &mut dyn Show,
+    ) -> Checked<()> {
+        let parts = set.shape.parts(step.series_per_request);
+        let title = |verb: &str, repeat: u32| {
+            let (requests, service) = (step.requests_of.name(), step.service.name());
+            let (kind, servers) = (step.kind.name(), step.servers());
+            format!("{kind}, {requests} requests, {service}, servers: {servers}; {verb}, {} of {repeats}", repeat + 1)
+        };
+        let mut write = Figure { operation: Operation::Write, ..step.clone() };
+        for repeat in 0..repeats {
+            self.stage(show, &title("writing", repeat));
+            set.version += 1;
+            self.measure(&mut write, &set.shape, &parts, set.version)?;
+            set.values += write.values;
+        }
+        self.settle()?;
+        write.written_values = set.values;
+        write.stored_bytes = self.growth(set.before_bytes);
+        report.figures.push(write);
+        let mut read = Figure { operation: Operation::Read, ..step.clone() };
+        for repeat in 0..repeats {
+            self.stage(show, &title("reading", repeat));
+            self.measure(&mut read, &set.shape, &parts, set.version)?;
+        }
+        report.figures.push(read);
+        Ok(())
+    }
+
     fn latency(&mut self, report: &mut Report, show: &mut dyn Show) -> Checked<()> {
         let settings = self.settings;
         let Test::Latency { series, days, clients, length } = &settings.test else { return Ok(()) };
-        let shape = self.create(0..*series, QUARTER_HOUR_S, *days, show)?;
+        let shape = self.create(0..*series, QUARTER_HOUR_S, *days, SeriesKind::Plain, show)?;
         self.stage(show, "writing");
-        self.step(Operation::Write, &shape, &shape.parts(LATENCY_BULK), LATENCY_WRITERS, self.front_ends(), 0)?;
+        self.step(Operation::Write, &shape, &shape.parts(LATENCY_BULK), LATENCY_WRITERS, 0)?;
         self.settle()?;
         for clients in clients {
             self.stage(show, &format!("{clients} clients read for {} s", length.as_secs_f64()));
-            let mut figure = Figure {
+            let step = Figure {
                 operation: Operation::Read,
                 requests_of: Requests::Single,
                 series: *series,
                 series_per_request: 1,
                 clients: *clients,
-                front_ends: self.front_ends(),
                 ..Figure::default()
             };
+            let mut figure = self.figure(step, Servers::default());
             let cpu = self.usage();
             let client_cpu_s = proc::own_cpu_s();
             let (step, failures) = self.read_for(&shape, *clients, *length)?;
@@ -535,25 +720,51 @@ impl Run<'_> {
         show.stage(&format!("{}, {}: {text}", self.kind.product(), self.kind.form()));
     }
 
-    /// Number of servers.
-    fn front_ends(&self) -> usize {
+    /// The figure of a step with the servers that receive its requests.
+    fn figure(&self, step: Figure, servers: Servers) -> Figure {
+        Figure { front_ends: self.addresses.len(), cpus: servers.cpus, cores: servers.cores, ..step }
+    }
+
+    /// Servers that this target can have: PostgreSQL has no front ends.
+    fn possible(&self, asked: &[Servers]) -> Vec<Servers> {
         match self.kind {
-            Kind::Millrace(_) => self.settings.urls.len().max(1),
-            Kind::Postgres(_) => 1,
+            Kind::Millrace(_) => asked.to_vec(),
+            Kind::Postgres(_) => vec![Servers::default()],
         }
     }
 
-    /// Numbers of front ends that this target has.
-    fn possible(&self, asked: &[usize]) -> Vec<usize> {
-        let most = self.front_ends();
-        let mut possible: Vec<usize> = asked.iter().map(|count| (*count).min(most)).collect();
-        possible.dedup();
-        if possible.is_empty() { vec![most] } else { possible }
+    /// Sends the requests of the next steps to these servers. Front ends are started, unless the command
+    /// line names running ones.
+    fn use_servers(&mut self, servers: Servers, show: &mut dyn Show) -> Result<()> {
+        let named = addresses(self.settings, self.kind, self.place)?;
+        if !named.is_empty() {
+            self.addresses = named.into_iter().take(servers.count).collect();
+            return Ok(());
+        }
+        self.stage(show, &format!("front ends: {}", servers.count));
+        self.front_ends.resize(servers.count, servers.cpus)?;
+        self.addresses = self.front_ends.addresses();
+        self.tree.replace(&self.pids());
+        Ok(())
     }
 
-    fn create(&mut self, series: Range<u32>, step_s: u32, days: u32, show: &mut dyn Show) -> Checked<Shape> {
-        self.stage(show, &format!("defining {} series", whole(series.len() as u64)));
-        let shape = Shape::new(self.settings.seed, series, step_s, days);
+    /// Root processes of the store and its front ends.
+    fn pids(&self) -> Vec<u32> {
+        let mut pids = self.place.pids.clone();
+        pids.extend(self.front_ends.pids());
+        pids
+    }
+
+    fn create(
+        &mut self,
+        series: Range<u32>,
+        step_s: u32,
+        days: u32,
+        kind: SeriesKind,
+        show: &mut dyn Show,
+    ) -> Checked<Shape> {
+        self.stage(show, &format!("defining {} {} series", whole(series.len() as u64), kind.name()));
+        let shape = Shape::new(self.settings.seed, series, step_s, days).of_kind(kind);
         self.sets.push(shape.clone());
         self.store.create(&shape)?;
         Ok(shape)
@@ -572,6 +783,13 @@ impl Run<'_> {
         Some(all.saturating_sub(logs.unwrap_or(0)))
     }
 
+    /// Growth of the data directories since they had `before` bytes; `None` if unknown, or if the run does
+    /// not wait for an idle server.
+    fn growth(&self, before: Option<u64>) -> Option<u64> {
+        let before = before.filter(|_| !self.settings.settle.is_zero())?;
+        self.stored_bytes()?.checked_sub(before)
+    }
+
     /// Waits until the server has done deferred work and is idle. Returns its usage then, minus its
     /// idle consumption.
     fn settle(&mut self) -> Result<Usage> {
@@ -579,7 +797,7 @@ impl Run<'_> {
             return Ok(self.usage());
         }
         self.store.settle()?;
-        let rest = wait_until_idle(&self.place.pids, &self.place.dirs, self.settings.settle, &INTERRUPTED);
+        let rest = wait_until_idle(&self.pids(), &self.place.dirs, self.settings.settle, &INTERRUPTED);
         let mut usage = self.usage();
         usage.cpu_s = usage.cpu_s.map(|cpu_s| cpu_s - rest.quiet_cpu_s);
         Ok(usage)
@@ -588,24 +806,16 @@ impl Run<'_> {
     /// Runs one repetition of a step and adds it to its figure.
     fn measure(&mut self, figure: &mut Figure, shape: &Shape, parts: &[Part], version: u32) -> Checked<()> {
         let before = self.usage();
-        let step = self.step(figure.operation, shape, parts, figure.clients, figure.front_ends, version)?;
+        let step = self.step(figure.operation, shape, parts, figure.clients, version)?;
         let after = self.usage();
         figure.add(&step, cpu_between(&before, &after));
         Ok(())
     }
 
     /// Sends all requests, in rounds.
-    fn step(
-        &self,
-        operation: Operation,
-        shape: &Shape,
-        parts: &[Part],
-        clients: usize,
-        front_ends: usize,
-        version: u32,
-    ) -> Checked<Step> {
+    fn step(&self, operation: Operation, shape: &Shape, parts: &[Part], clients: usize, version: u32) -> Checked<Step> {
         let mut clients: Vec<Box<dyn Client>> =
-            (0..clients.max(1)).map(|client| self.store.connect(client, front_ends)).collect::<Result<_>>()?;
+            (0..clients.max(1)).map(|client| self.store.connect(client, &self.addresses)).collect::<Result<_>>()?;
         let part_bytes = parts.iter().map(Part::values).max().unwrap_or(1) * VALUE_BYTES;
         let count = (ROUND_BYTES_MAX / part_bytes.max(1)).max(clients.len() as u64) as usize;
         let mut bodies: Vec<Mutex<Vec<u8>>> = Vec::new();
@@ -620,7 +830,7 @@ impl Run<'_> {
                 side_by_side(parts, bodies, |part, body| self.store.encode(shape, part, version, body))?;
             }
             let client_cpu_s = proc::own_cpu_s();
-            let laps = round(operation, shape, parts, bodies, &mut clients)?;
+            let laps = round(operation, shape, parts, version, bodies, &mut clients)?;
             step.client_cpu_s += proc::own_cpu_s() - client_cpu_s;
             step.add(&laps);
             step.values += parts.iter().map(Part::values).sum::<u64>();
@@ -641,7 +851,7 @@ impl Run<'_> {
     /// without a pause. Returns the successful ones, and messages of failures with their numbers.
     fn read_for(&self, shape: &Shape, clients: usize, length: Duration) -> Checked<(Step, Vec<(String, u64)>)> {
         let mut links: Vec<Box<dyn Client>> =
-            (0..clients).map(|client| self.store.connect(client, self.front_ends())).collect::<Result<_>>()?;
+            (0..clients).map(|client| self.store.connect(client, &self.addresses)).collect::<Result<_>>()?;
         let barrier = Barrier::new(clients);
         let failures: Mutex<Vec<(String, u64)>> = Mutex::default();
         let stopped = AtomicBool::new(false);
@@ -718,6 +928,11 @@ impl Figure {
     }
 }
 
+/// Description of a set of a load test.
+fn set_name(figure: &Figure) -> String {
+    format!("{} {} series", whole(u64::from(figure.series)), figure.kind.name())
+}
+
 /// CPU seconds between two readings; `None` if unknown.
 fn cpu_between(before: &Usage, after: &Usage) -> Option<f64> {
     after.cpu_s.map(|after| (after - before.cpu_s.unwrap_or(0.0)).max(0.0))
@@ -765,6 +980,7 @@ fn round(
     operation: Operation,
     shape: &Shape,
     parts: &[Part],
+    version: u32,
     bodies: &[Mutex<Vec<u8>>],
     clients: &mut [Box<dyn Client>],
 ) -> Result<Vec<Lap>> {
@@ -782,7 +998,7 @@ fn round(
             let mut body = body.lock().unwrap_or_else(PoisonError::into_inner);
             let sent = Instant::now();
             let outcome = match operation {
-                Operation::Write => client.write(shape, part, &body),
+                Operation::Write => client.write(shape, part, version, &body),
                 Operation::Read => client.read(shape, part, &mut body),
             };
             histogram.saturating_record(sent.elapsed().as_nanos() as u64);

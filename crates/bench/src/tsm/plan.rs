@@ -3,11 +3,15 @@
 
 use std::ops::Range;
 
+use super::SeriesKind;
 use crate::generate;
 
 /// 2025-01-01T00:00:00Z, in seconds since 1970.
 const START_S: i64 = 1_735_689_600;
 const DAY_S: u32 = 86_400;
+/// 2024-01-01T00:00:00Z, in seconds since 1970: version 0 of quotation series. Versions are an hour apart.
+const FIRST_QUOTATION_S: i64 = 1_704_067_200;
+const QUOTATION_STEP_S: i64 = 3_600;
 /// Loads of the daily profile in hundredths: 1,000.00 at night to 3,000.00 at noon.
 const PROFILE_MEAN: f64 = 200_000.0;
 const PROFILE_SWING: f64 = 0.5;
@@ -66,6 +70,7 @@ pub(super) struct Shape {
     seed: u64,
     /// Numbers of the series. Sets of one run have different numbers.
     pub(super) series: Range<u32>,
+    pub(super) kind: SeriesKind,
     step_s: u32,
     pub(super) days: u32,
     /// Daily profile by slot of the day, in hundredths.
@@ -75,6 +80,8 @@ pub(super) struct Shape {
 }
 
 impl Shape {
+    /// Plain series.
+    ///
     /// - `step_s`: seconds between values; a divisor of a day.
     pub(super) fn new(seed: u64, series: Range<u32>, step_s: u32, days: u32) -> Shape {
         assert!(DAY_S.is_multiple_of(step_s), "BUG: {step_s} s do not divide a day");
@@ -90,11 +97,24 @@ impl Shape {
         Shape {
             seed,
             series,
+            kind: SeriesKind::Plain,
             step_s,
             days,
             profile: (0..per_day).map(profile).collect(),
             stamps: (0..=per_day * days as usize).map(stamp).collect(),
         }
+    }
+
+    /// The same series, defined as `kind`.
+    pub(super) fn of_kind(self, kind: SeriesKind) -> Shape {
+        Shape { kind, ..self }
+    }
+
+    /// Time that names version `version` of quotation series, as text; `None` for other series.
+    pub(super) fn quotation(&self, version: u32) -> Option<String> {
+        let second = FIRST_QUOTATION_S + i64::from(version) * QUOTATION_STEP_S;
+        let time = jiff::Timestamp::from_second(second).ok().filter(|_| self.kind == SeriesKind::Quotation);
+        time.map(|time| time.to_string())
     }
 
     /// Values per series and day.
@@ -275,6 +295,16 @@ mod tests {
         assert_eq!(shape.slot(shape.nanos(7)), Some(7));
         for wrong in [shape.nanos(7) + 1, shape.nanos(0) - 900_000_000_000, shape.nanos(shape.slots())] {
             assert_eq!(shape.slot(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn versions_of_quotation_series_are_an_hour_apart() {
+        let quoted = shape().of_kind(SeriesKind::Quotation);
+        assert_eq!(quoted.quotation(0).as_deref(), Some("2024-01-01T00:00:00Z"));
+        assert_eq!(quoted.quotation(25).as_deref(), Some("2024-01-02T01:00:00Z"));
+        for kind in [SeriesKind::Plain, SeriesKind::Audit] {
+            assert_eq!(shape().of_kind(kind).quotation(1), None);
         }
     }
 

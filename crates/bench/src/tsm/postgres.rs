@@ -115,7 +115,7 @@ impl Store for Postgres {
         self.run("CHECKPOINT", SETTLE_TIMEOUT).map(|_| ())
     }
 
-    fn connect(&self, _: usize, _: usize) -> Result<Box<dyn Client>> {
+    fn connect(&self, _: usize, _: &[String]) -> Result<Box<dyn Client>> {
         let mut pg = Pg::new(self.login.clone());
         pg.open()?;
         Ok(Box::new(Connection { layout: self.layout, pg, arrays: Vec::new() }))
@@ -373,7 +373,7 @@ impl Connection {
 }
 
 impl Client for Connection {
-    fn write(&mut self, shape: &Shape, part: &Part, body: &[u8]) -> Result<()> {
+    fn write(&mut self, shape: &Shape, part: &Part, _: u32, body: &[u8]) -> Result<()> {
         if self.layout == Layout::Blocks {
             return self.write_blocks(shape, part, body);
         }

@@ -17,9 +17,10 @@ pub(super) trait Store: Sync {
     /// Asks the product for its final form on disk. May return before it is done.
     fn settle(&self) -> Result<()>;
 
-    /// Connects client `client` (from 0) to the first `front_ends` servers, among which it spreads
-    /// its requests.
-    fn connect(&self, client: usize, front_ends: usize) -> Result<Box<dyn Client>>;
+    /// Connects client `client` (from 0) to servers, among which it spreads its requests.
+    ///
+    /// - `servers`: `HOST:PORT` of each; if empty, requests are sent to the store itself.
+    fn connect(&self, client: usize, servers: &[String]) -> Result<Box<dyn Client>>;
 
     /// Replaces `body` by the values of a request; not timed.
     fn encode(&self, shape: &Shape, part: &Part, version: u32, body: &mut Vec<u8>) -> Result<()>;
@@ -33,8 +34,8 @@ pub(super) trait Store: Sync {
 
 /// A client with its connections. Its calls are timed.
 pub(super) trait Client: Send {
-    /// Writes an encoded body and waits for the acknowledgement.
-    fn write(&mut self, shape: &Shape, part: &Part, body: &[u8]) -> Result<()>;
+    /// Writes an encoded body of version `version` and waits for the acknowledgement.
+    fn write(&mut self, shape: &Shape, part: &Part, version: u32, body: &[u8]) -> Result<()>;
 
     /// Reads an answer completely. `answer` is replaced, and its memory reused.
     fn read(&mut self, shape: &Shape, part: &Part, answer: &mut Vec<u8>) -> Result<()>;

@@ -101,8 +101,10 @@ fn latencies_are_measured_for_each_number_of_clients() {
 
 #[test]
 fn wrong_options_are_refused_before_a_server_is_started() {
-    let cases: [(&[&str], &str); 4] = [
-        (&["scaling", "--front-ends", "2"], "--front-ends 2: expected at most 1"),
+    let cases: [(&[&str], &str); 6] = [
+        (&["scaling", "--front-ends", "2", "--url", "http://a:1"], "--front-ends 2: expected 1 to 1"),
+        (&["scaling", "--matrix", "2-8"], "expected SERVERSxCORES, such as 2x8"),
+        (&["scaling", "--target", "postgres-rows", "--kind", "audit"], "PostgreSQL keep no history"),
         (&["load", "--url", "https://a:1"], "expected http://HOST:PORT"),
         (&["load", "--target", "mariadb"], "expected millrace, postgres-rows or postgres-blocks"),
         (&["load", "--bulk", "2000"], "--bulk 2000: 2880000 values in one request"),
