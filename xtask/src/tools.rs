@@ -1,5 +1,6 @@
 //! Tools of the end-to-end tests: PostgreSQL's server and psql, Python with psycopg, SQLAlchemy, Django, DuckDB,
-//! pyarrow and ADBC, a JDK with pgjdbc, sysbench, go-tpc, a soft IOC of EPICS, and clients of the EPICS Archiver Appliance.
+//! pyarrow, ADBC, openpyxl and pyodbc, psqlODBC, a JDK with pgjdbc, sysbench, go-tpc, a soft IOC of EPICS, and clients of the EPICS
+//! Archiver Appliance.
 //!
 //! Missing tools are installed where that is allowed; otherwise the error contains the command to install them. The
 //! databases for benchmarks are in `peers`.
@@ -11,7 +12,7 @@ use crate::run::{cache_dir, in_path, output, passes, target_dir};
 use crate::{Result, peers, phoebus};
 
 /// Pinned versions, so that the same clients are tested every time.
-const PYTHON: [&str; 8] = [
+const PYTHON: [&str; 10] = [
     "psycopg[binary]==3.2.3",
     "SQLAlchemy==2.0.36",
     "Django==5.1.3",
@@ -21,9 +22,12 @@ const PYTHON: [&str; 8] = [
     "pyarrow==26.0.1",
     "adbc-driver-manager==1.13.0",
     "adbc-driver-flightsql==1.13.0",
+    "pyodbc==5.5.0",
+    "openpyxl==3.1.5",
 ];
 /// Imports that must succeed in a complete Python environment.
-const IMPORTS: &str = "import psycopg, sqlalchemy, django, duckdb, pytz, pyarrow.flight, adbc_driver_flightsql.dbapi";
+const IMPORTS: &str =
+    "import psycopg, sqlalchemy, django, duckdb, pytz, pyarrow.flight, adbc_driver_flightsql.dbapi, pyodbc, openpyxl";
 /// A soft IOC of EPICS 7, libca, and servers of PV Access without an IOC.
 const IOC: [&str; 3] = ["softioc==4.7.2", "aioca==2.1", "p4p==4.3.0"];
 /// Clients of the EPICS Archiver Appliance; the first two need an old protobuf.
@@ -37,7 +41,7 @@ const GO_TPC: &str = "1.0.12";
 
 /// Paths of the tools; passed to tests as environment variables.
 pub(crate) struct Tools {
-    /// A Python with psycopg, SQLAlchemy, Django, DuckDB, pyarrow and ADBC.
+    /// A Python with psycopg, SQLAlchemy, Django, DuckDB, pyarrow, ADBC, openpyxl and pyodbc.
     pub(crate) python: PathBuf,
     /// JDBC driver.
     pub(crate) pgjdbc: PathBuf,
@@ -100,6 +104,7 @@ pub(crate) fn fetch() -> Result<Tools> {
     if !in_path("sysbench") {
         install(&["sysbench"])?;
     }
+    psqlodbc()?;
     let python = venv(&folder.join("python"), &PYTHON, IMPORTS)?;
     let ioc = venv(&folder.join("epics"), &IOC, "import softioc.builder, aioca, p4p.server")?;
     let imports = "import aa.pb, archappl.client, archapp.interactive";
@@ -111,7 +116,10 @@ pub(crate) fn fetch() -> Result<Tools> {
     let tools =
         Tools { postgres, python, pgjdbc, go_tpc, ioc, archiver_clients, retrieval_client, schemathesis, peers: None };
     println!("tools: PostgreSQL in {}", tools.postgres.display());
-    println!("tools: psycopg, SQLAlchemy, Django, DuckDB, pyarrow and ADBC by {}", tools.python.display());
+    println!(
+        "tools: psycopg, SQLAlchemy, Django, DuckDB, pyarrow, ADBC, openpyxl and pyodbc by {}",
+        tools.python.display()
+    );
     println!("tools: pgjdbc is {}", tools.pgjdbc.display());
     println!("tools: softioc, aioca and p4p by {}", tools.ioc.display());
     println!("tools: aapy, pyarchappl and archapp by {}", tools.archiver_clients.display());
@@ -130,6 +138,14 @@ pub(crate) fn postgres() -> Result<PathBuf> {
     }
     install(&["postgresql-15", "postgresql-client-15"])?;
     if folder.join("initdb").is_file() { Ok(folder) } else { Err(format!("no initdb in {}", folder.display())) }
+}
+
+/// psqlODBC, and unixODBC with its shell `isql`. The driver is known by the name that its package registers.
+fn psqlodbc() -> Result {
+    if in_path("isql") && output(Command::new("odbcinst").args(["-q", "-d", "-n", "PostgreSQL Unicode"])).is_ok() {
+        return Ok(());
+    }
+    install(&["unixodbc", "odbc-postgresql"])
 }
 
 /// A Python environment with packages, of which `imports` must succeed.

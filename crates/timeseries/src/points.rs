@@ -29,6 +29,13 @@ impl Points {
         Points { values: Vec::with_capacity(len), present: Vec::with_capacity(len), flags: Vec::with_capacity(len) }
     }
 
+    /// Makes space for `more` points.
+    pub fn reserve(&mut self, more: usize) {
+        self.values.reserve(more);
+        self.present.reserve(more);
+        self.flags.reserve(more);
+    }
+
     /// Number of points.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -60,6 +67,13 @@ impl Points {
         self.values.truncate(len);
         self.present.truncate(len);
         self.flags.truncate(len);
+    }
+
+    /// Removes the first points.
+    pub fn skip(&mut self, len: usize) {
+        self.values.drain(..len);
+        self.present.drain(..len);
+        self.flags.drain(..len);
     }
 
     /// Value and flag of a point.

@@ -1,7 +1,10 @@
 //! Points that a client sends, in any encoding.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
+use jiff::SignedDuration;
+use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use model::{Error, Result};
 use timeseries::flag::Flag;
@@ -42,7 +45,27 @@ pub(crate) struct Meaning<'a> {
 pub(crate) enum SentPoints<'a> {
     /// Times are texts.
     Texts(Vec<SentPoint<'a>>),
+    Cells(CellPoints),
     Timed(Timed),
+}
+
+/// Points whose times are cells of a workbook.
+#[derive(Debug, Default)]
+pub(crate) struct CellPoints {
+    pub(crate) times: Vec<CellTime>,
+    /// Place of the sheet in `sheets`, and row from 1, of each point.
+    pub(crate) rows: Vec<(u32, u32)>,
+    pub(crate) points: Points,
+    /// Names of the sheets, each with its column of times from 0.
+    pub(crate) sheets: Arc<Vec<(String, u32)>>,
+}
+
+/// A time in a cell.
+#[derive(Debug)]
+pub(crate) enum CellTime {
+    /// A date, which is what the clock of a calendar shows: milliseconds since its 1970.
+    Clock(i64),
+    Text(Box<str>),
 }
 
 /// A point whose time is a text.
@@ -91,6 +114,7 @@ impl SentPoints<'_> {
     pub(crate) fn timed(self, calendar: &Calendar) -> Result<Timed> {
         let timed = match self {
             SentPoints::Texts(points) => parsed(&points, calendar)?,
+            SentPoints::Cells(cells) => cells.timed(calendar)?,
             SentPoints::Timed(timed) => timed,
         };
         let timed = if timed.times.is_sorted() { timed } else { sorted(&timed) };
@@ -100,6 +124,30 @@ impl SentPoints<'_> {
         }
         Ok(timed)
     }
+}
+
+impl CellPoints {
+    fn timed(self, calendar: &Calendar) -> Result<Timed> {
+        let mut times = Vec::with_capacity(self.times.len());
+        for (time, (sheet, row)) in self.times.iter().zip(&self.rows) {
+            let time = match time {
+                CellTime::Clock(clock) => stamp::parse(&clock_text(*clock)?, calendar.zone()),
+                CellTime::Text(text) => stamp::parse(text, calendar.zone()),
+            };
+            times.push(time.map_err(|error| match self.sheets.get(*sheet as usize) {
+                Some((sheet, column)) => error.context(workbook::place(sheet, *row, *column)),
+                None => error,
+            })?);
+        }
+        Ok(Timed { times, points: self.points })
+    }
+}
+
+/// What a clock shows, as a text without an offset.
+fn clock_text(clock_ms: i64) -> Result<String> {
+    let since = SignedDuration::from_millis(clock_ms);
+    let local = DateTime::constant(1970, 1, 1, 0, 0, 0, 0).checked_add(since);
+    local.map(|local| local.to_string()).map_err(Error::bug)
 }
 
 fn parsed(points: &[SentPoint<'_>], calendar: &Calendar) -> Result<Timed> {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
@@ -13,17 +13,21 @@ use arrow_array::{
     StringViewArray, TimestampNanosecondArray,
 };
 use arrow_buffer::{BooleanBuffer, NullBuffer};
-use arrow_ipc::writer::{
-    DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions, StreamWriter, write_message,
-};
+use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use model::{Error, Result};
 use server::record_batches;
+use timeseries::points::Points;
 
 use crate::data::{Meaning, Sent, SentPoints, flag_of};
 use crate::data_json::Head;
 use crate::store::Timed;
 use crate::tables::invalid;
+
+/// Bytes of a row: place of the series, time, value, flag, and a bit for the value.
+const ROW_BYTES: usize = 4 + 8 + 8 + 2 + 1;
+/// Bytes of a record batch besides its rows, at most.
+const MESSAGE_BYTES: usize = 1 << 10;
 
 /// The end of a stream.
 pub(crate) const END: &[u8] = &[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
@@ -66,47 +70,66 @@ pub(crate) fn start(heads: &[Head], is_list: bool) -> Result<Vec<u8>> {
     Ok(writer.get_ref().clone())
 }
 
+/// Schemas of the points of one series, and of those of a list. There, a column of places has the buffers of a dictionary's keys;
+/// the stream's schema says that it is one.
+static SCHEMAS: LazyLock<[SchemaRef; 2]> =
+    LazyLock::new(|| [None, Some(DataType::Int32)].map(|series| Arc::new(Schema::new(fields(series)))));
+
 /// Writes points.
 pub(crate) struct ArrowWriter {
     /// Place of the series in the dictionary of names, in lists.
     series: Option<i32>,
-    schema: SchemaRef,
-    context: IpcWriteContext,
+    /// A writer of another stream, whose schema nobody sees. None before the first points.
+    writer: Option<Box<StreamWriter<Vec<u8>>>>,
 }
 
 impl ArrowWriter {
     pub(crate) fn new(series: Option<usize>) -> ArrowWriter {
         // Places are below the limit of series in a request.
         let series = series.map(|at| i32::try_from(at).unwrap_or(i32::MAX));
-        // A column of places has the buffers of a dictionary's keys; the stream's schema says that it is one.
-        let schema = Arc::new(Schema::new(fields(series.map(|_| DataType::Int32))));
-        ArrowWriter { series, schema, context: IpcWriteContext::default() }
+        ArrowWriter { series, writer: None }
     }
 
-    /// Appends some points as a record batch.
+    fn schema(&self) -> &'static SchemaRef {
+        &SCHEMAS[usize::from(self.series.is_some())]
+    }
+
+    /// The points as columns.
+    ///
+    /// # Errors
+    /// XX000 for columns of different lengths.
+    pub(crate) fn columns(&self, Timed { times, points }: Timed) -> Result<RecordBatch> {
+        let Points { values, present, flags } = points;
+        let nulls = present.contains(&false).then(|| NullBuffer::new(BooleanBuffer::from(present.as_slice())));
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(4);
+        columns.extend(self.series.map(|series| Arc::new(Int32Array::from(vec![series; times.len()])) as ArrayRef));
+        columns.push(Arc::new(TimestampNanosecondArray::from(times).with_timezone("UTC")));
+        columns.push(Arc::new(Float64Array::new(values.into(), nulls)));
+        columns.push(Arc::new(Int16Array::from_iter_values(flags.iter().map(|flag| flag.id()))));
+        RecordBatch::try_new(Arc::clone(self.schema()), columns).map_err(Error::bug)
+    }
+
+    /// Appends rows as a record batch.
     ///
     /// # Errors
     /// XX000 if they cannot be encoded.
-    pub(crate) fn write(&mut self, out: &mut Vec<u8>, timed: &Timed, range: Range<usize>) -> Result<()> {
-        if range.is_empty() {
+    pub(crate) fn write(&mut self, out: &mut Vec<u8>, rows: &RecordBatch) -> Result<()> {
+        if rows.num_rows() == 0 {
             return Ok(());
         }
-        let points = &timed.points;
-        let present = BooleanBuffer::from(&points.present[range.clone()]);
-        let values = points.values[range.clone()].to_vec();
-        let flags = points.flags[range.clone()].iter().map(|flag| flag.id());
-        let len = range.len();
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(4);
-        columns.extend(self.series.map(|series| Arc::new(Int32Array::from(vec![series; len])) as ArrayRef));
-        columns.push(Arc::new(TimestampNanosecondArray::from(timed.times[range].to_vec()).with_timezone("UTC")));
-        columns.push(Arc::new(Float64Array::new(values.into(), Some(NullBuffer::new(present)))));
-        columns.push(Arc::new(Int16Array::from_iter_values(flags)));
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(Error::bug)?;
-        let options = IpcWriteOptions::default();
-        let mut none = DictionaryTracker::new(true);
-        let encoded = IpcDataGenerator::default().encode(&batch, &mut none, &options, &mut self.context);
-        write_message(out, encoded.map_err(Error::bug)?.1, &options).map_err(Error::bug)?;
-        Ok(())
+        out.reserve(rows.num_rows() * ROW_BYTES + MESSAGE_BYTES);
+        let schema = self.schema();
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            none => {
+                let other = StreamWriter::try_new(Vec::new(), schema).map_err(Error::bug)?;
+                none.insert(Box::new(other))
+            }
+        };
+        *writer.get_mut() = std::mem::take(out);
+        let written = writer.write(rows);
+        *out = std::mem::take(writer.get_mut());
+        written.map_err(Error::bug)
     }
 }
 
@@ -305,8 +328,9 @@ mod tests {
     fn one_series_survives() {
         let mut out = start(&[head("A")], false).unwrap();
         let mut writer = ArrowWriter::new(None);
-        writer.write(&mut out, &sample(), 0..2).unwrap();
-        writer.write(&mut out, &sample(), 2..5).unwrap();
+        let columns = writer.columns(sample()).unwrap();
+        writer.write(&mut out, &columns.slice(0, 2)).unwrap();
+        writer.write(&mut out, &columns.slice(2, 3)).unwrap();
         out.extend_from_slice(END);
         let (schema, _) = record_batches::decode(&out).unwrap();
         assert_eq!(schema.metadata().get("name").map(String::as_str), Some("A"));
@@ -317,8 +341,10 @@ mod tests {
     #[test]
     fn a_list_survives_with_the_names_of_its_series() {
         let mut out = start(&[head("A"), head("B"), head("C")], true).unwrap();
-        for (at, rows) in [(0, 0..5), (2, 1..3)] {
-            ArrowWriter::new(Some(at)).write(&mut out, &sample(), rows).unwrap();
+        for (at, start, len) in [(0, 0, 5), (2, 1, 2)] {
+            let mut writer = ArrowWriter::new(Some(at));
+            let columns = writer.columns(sample()).unwrap();
+            writer.write(&mut out, &columns.slice(start, len)).unwrap();
         }
         out.extend_from_slice(END);
         let all = parse(&out, true).unwrap();

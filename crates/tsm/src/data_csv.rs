@@ -109,7 +109,7 @@ impl Columns {
 }
 
 /// A number, also `NaN`, `Infinity` and `-Infinity`.
-fn number(text: &str, separator: u8) -> Result<f64> {
+pub(crate) fn number(text: &str, separator: u8) -> Result<f64> {
     let text = if separator == b',' { Cow::Borrowed(text) } else { Cow::Owned(text.replace(',', ".")) };
     let value: f64 = text.parse().map_err(|_| invalid(format!("value \"{text}\": expected a number or nothing")))?;
     let is_written_infinite = || text.trim_start_matches(['+', '-']).starts_with(['i', 'I']);
@@ -194,7 +194,7 @@ mod tests {
         let all = parse(body.as_bytes(), true).unwrap();
         let lens = all.iter().map(|sent| match &sent.points {
             SentPoints::Texts(points) => (sent.name.as_deref().unwrap(), points.len()),
-            SentPoints::Timed(_) => panic!("texts"),
+            _ => panic!("texts"),
         });
         assert_eq!(lens.collect::<Vec<_>>(), [("A", 2), ("B, \"b\"", 1)]);
     }

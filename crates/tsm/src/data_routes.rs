@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use engine::{Reservation, Work};
+use engine::Work;
 use futures::{StreamExt, stream};
 use jiff::tz::TimeZone;
 use model::{Error, Result};
@@ -24,13 +24,13 @@ use crate::definitions::{self, Series};
 use crate::encoding::{Document, Encoding, PointWriter};
 use crate::parameters::{Parameters, Range, user};
 use crate::periods;
-use crate::reading::{Output, Reading, Wanted};
+use crate::reading::{self, Output, READ_ONE_STATE, Reading, Wanted};
 use crate::replies::{self, Piece};
 use crate::sources::{self, Quotation, WINDOW};
-use crate::store::{self, AsOf, State, Timed, Version};
-use crate::tables::invalid;
+use crate::store::{self, AsOf, State, TOGETHER_ROWS, Timed, Version};
+use crate::tables::{invalid, of_series};
 use crate::units::Units;
-use crate::writing::{self, Prepared, of_series};
+use crate::writing::{self, Prepared};
 
 /// Series that are read at the same time for one request.
 const PARALLEL: usize = 4;
@@ -41,8 +41,6 @@ const MICROSECOND: i64 = 1_000;
 const PIECE_BYTES: usize = 128 << 10;
 /// Memory of a point of a window: its time, its value and its flag, and the bound of its interval.
 const POINT_BYTES: usize = 32;
-/// Points between looks at the size of a piece.
-const PIECE_POINTS: usize = 1 << 10;
 /// Series of one request.
 const SERIES_MAX: usize = 100_000;
 
@@ -109,12 +107,15 @@ async fn reply_with(
         let sum = vec![Term { reading, times: None }];
         return windows(request, sql, sum, (document, writer), out).await;
     }
+    if reading.needs_transaction() {
+        sql.run(READ_ONE_STATE, &[]).await?;
+    }
     while let Some(timed) = reading.next(&mut sql).await? {
-        writer.write(&mut out, &timed, 0..timed.times.len())?;
+        writer.write_all(&mut out, timed)?;
     }
     writer.end(&mut out);
     out.extend_from_slice(document.end());
-    replies::whole(request.headers(), document.encoding, out)
+    replies::whole(request.headers(), document, out)
 }
 
 /// A reply that is made window by window. All windows see one state.
@@ -127,14 +128,16 @@ async fn windows(
     (document, writer): (Document, PointWriter),
     out: Vec<u8>,
 ) -> Result<Response> {
-    sql.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]).await?;
+    if !terms.iter().all(|term| term.reading.is_earlier()) {
+        sql.run(READ_ONE_STATE, &[]).await?;
+    }
     let memory = request.database().engine().memory().clone();
     let pieces = stream::unfold(
         (sql, terms, writer, memory, Some(out)),
         move |(mut sql, mut terms, mut writer, memory, out)| async move {
             let mut out = out?;
             let next = match sum_of_window(&mut sql, &mut terms).await {
-                Ok(Some(timed)) => writer.write(&mut out, &timed, 0..timed.times.len()).map(|()| Some(Vec::new())),
+                Ok(Some(timed)) => writer.write_all(&mut out, timed).map(|()| Some(Vec::new())),
                 Ok(None) => {
                     writer.end(&mut out);
                     out.extend_from_slice(document.end());
@@ -150,7 +153,7 @@ async fn windows(
             Some((piece, (sql, terms, writer, memory, next)))
         },
     );
-    Ok(replies::streamed(request.headers(), document.encoding, pieces))
+    replies::streamed(request.headers(), document, pieces)
 }
 
 /// The points that a range means of a series.
@@ -179,7 +182,8 @@ pub(crate) async fn wanted_of(sql: &mut SqlClient, series: &Series, range: &Rang
 async fn as_of(sql: &mut SqlClient, series: &Series, time: i64, is_exact: bool) -> Result<AsOf> {
     // PostgreSQL's clients see microseconds of the stamps.
     let recorded = store::modifications(sql, series, (time, time.saturating_add(MICROSECOND))).await?;
-    match (recorded.last(), is_exact) {
+    let own = recorded.iter().find(|recorded| recorded.time == time);
+    match (own.or(recorded.last()), is_exact) {
         (Some(recorded), true) => Ok(AsOf::ChangedAt(store::commit_time(sql, series, recorded).await?)),
         (Some(recorded), false) => Ok(AsOf::Time(store::commit_time(sql, series, recorded).await?)),
         (None, false) => Ok(AsOf::Time(time)),
@@ -213,7 +217,7 @@ pub(crate) async fn quotations(request: Request) -> Result<Response> {
     let mut sql = SqlClient::new(request.database());
     let series = named(&mut sql, &request).await?;
     Parameters::of(&request)?.finish()?;
-    let versions = if series.quotation { store::versions(&mut sql, &series).await? } else { Vec::new() };
+    let versions = if series.quotation { store::versions(&mut sql, &series, AsOf::Now).await? } else { Vec::new() };
     let body: Vec<String> = versions.into_iter().map(|time| stamp::text(time, &TimeZone::UTC, Form::Utc)).collect();
     Ok(server::http::json(StatusCode::OK, &json!(body)))
 }
@@ -244,8 +248,8 @@ async fn write_one(sql: &mut SqlClient, series: Series, request: &Request) -> Re
     let encoding = Encoding::of_body(&mut parameters, request.headers())?;
     let meaning = Meaning::take(&mut parameters)?;
     parameters.finish()?;
-    let _decoded = reserve(request, encoding)?;
-    let mut all = encoding.parse(request, false)?;
+    let mut decoded = request.database().engine().memory().reservation(Work::Requests);
+    let mut all = encoding.parse(request, false, &mut decoded)?;
     let data = all.pop().ok_or_else(|| Error::bug("a body without a series"))?;
     if data.name.as_ref().is_some_and(|name| *name != series.name) || data.id.is_some_and(|id| id != series.id) {
         return Err(invalid(format!(
@@ -281,19 +285,6 @@ async fn delete(sql: &mut SqlClient, series: &Series, request: &Request) -> Resu
     let state = State { version, ..State::default() };
     writing::delete(sql, now, &user(request.headers()), series, (from, to), state).await?;
     Ok(replies::empty(StatusCode::NO_CONTENT))
-}
-
-/// Reserves the memory of the points of a body, decoded: a point has at least 45 bytes in JSON and some 130 decoded, 20 and 130 in
-/// CSV, 8 and 60 in Arrow.
-fn reserve(request: &Request, encoding: Encoding) -> Result<Reservation> {
-    let times = match encoding {
-        Encoding::Json => 3,
-        Encoding::Csv => 7,
-        Encoding::Arrow => 8,
-    };
-    let mut decoded = request.database().engine().memory().reservation(Work::Requests);
-    decoded.grow(times * request.body().len() as u64)?;
-    Ok(decoded)
 }
 
 pub(crate) fn now(request: &Request) -> i64 {
@@ -376,7 +367,7 @@ async fn read_many(request: &Request) -> Result<Response> {
     let memory = request.database().engine().memory();
     let start = stream::iter([Piece::new(memory, start)]);
     let end = stream::iter([Piece::new(memory, document.end().to_vec())]);
-    Ok(replies::streamed(request.headers(), document.encoding, start.chain(pieces).chain(end)))
+    replies::streamed(request.headers(), document, start.chain(pieces).chain(end))
 }
 
 /// A series of a list.
@@ -404,27 +395,40 @@ fn groups(parts: Vec<Part>, heads: Vec<Head>) -> Vec<Vec<(Part, Head)>> {
 }
 
 /// Sends the pieces of a group.
-async fn pieces_of(database: &Database, group: Vec<(Part, Head)>, sender: &mpsc::Sender<Result<Piece>>) -> Result<()> {
+async fn pieces_of(
+    database: &Database,
+    mut group: Vec<(Part, Head)>,
+    sender: &mpsc::Sender<Result<Piece>>,
+) -> Result<()> {
     let mut sql = SqlClient::new(database);
     let memory = database.engine().memory();
     // The window waits with its pieces when the client does not read.
     let mut window = memory.reservation(Work::Results);
-    window.grow((WINDOW * POINT_BYTES) as u64)?;
-    let mut out = Vec::new();
-    for (Part { mut reading, mut writer }, head) in group {
-        if reading.is_long() {
-            sql.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]).await?;
+    window.grow(((WINDOW + TOGETHER_ROWS) * POINT_BYTES) as u64)?;
+    let piece = || Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 2);
+    let mut out = piece();
+    if group.iter().any(|(part, _)| part.reading.needs_transaction()) {
+        sql.run(READ_ONE_STATE, &[]).await?;
+    }
+    let mut ahead = 0;
+    for at in 0..group.len() {
+        if at == ahead {
+            let mut readings: Vec<&mut Reading> = group[at..].iter_mut().map(|(part, _)| &mut part.reading).collect();
+            ahead += reading::read_ahead(&mut sql, &mut readings).await?;
         }
-        writer.start(&mut out, &head)?;
+        let (Part { reading, writer }, head) = &mut group[at];
+        writer.start(&mut out, head)?;
         let read = reading.next(&mut sql).await;
         let mut next = read.map_err(|error| of_series(&head.name, error))?;
         while let Some(timed) = next {
+            let ready = writer.ready(timed)?;
             let mut at = 0;
-            while at < timed.times.len() {
-                let end = timed.times.len().min(at + PIECE_POINTS);
-                writer.write(&mut out, &timed, at..end)?;
+            while at < ready.len() {
+                let end = ready.len().min(at + writer.step());
+                writer.write(&mut out, &ready, at..end)?;
                 at = end;
-                if out.len() >= PIECE_BYTES && sender.send(Piece::new(memory, std::mem::take(&mut out))).await.is_err()
+                if out.len() >= PIECE_BYTES
+                    && sender.send(Piece::new(memory, std::mem::replace(&mut out, piece()))).await.is_err()
                 {
                     return Ok(());
                 }
@@ -444,8 +448,8 @@ async fn write_many(request: &Request) -> Result<Response> {
     let encoding = Encoding::of_body(&mut parameters, request.headers())?;
     let meaning = Meaning::take(&mut parameters)?;
     parameters.finish()?;
-    let _decoded = reserve(request, encoding)?;
-    let all = encoding.parse(request, true)?;
+    let mut decoded = request.database().engine().memory().reservation(Work::Requests);
+    let all = encoding.parse(request, true, &mut decoded)?;
     let names: Vec<String> = all.iter().map(name_of).collect::<Result<_>>()?;
     let units = Units::load(&mut sql).await?;
     let (mut good, mut errors) = (Vec::new(), Vec::new());

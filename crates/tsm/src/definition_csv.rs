@@ -1,9 +1,10 @@
-//! Lists of definitions, as CSV or JSON.
+//! Lists of definitions, as CSV or JSON; `definition_xlsx` has workbooks.
 //!
 //! A column of CSV is a member of a definition, such as `Name` or `Unit`. `Interval` is a step, or a number and a step (`15 Minute`);
-//! `Attributes.Supplier` is the attribute `Supplier`. An empty cell is a member that is not given.
+//! `Attributes.Supplier` is the attribute `Supplier`. A formula or attribute that changes in time is an object of JSON. An empty cell is a
+//! member that is not given.
 
-use csv::{ReaderBuilder, StringRecord, Trim};
+use csv::{ReaderBuilder, Trim};
 use model::Result;
 use serde_json::{Map, Value as Json, json};
 
@@ -11,12 +12,13 @@ use crate::data_csv::{malformed, separator, without_mark};
 use crate::tables::invalid;
 
 /// Prefix of the columns of attributes.
-const ATTRIBUTE: &str = "Attributes.";
+pub(crate) const ATTRIBUTE: &str = "Attributes.";
 /// Columns that are numbers, and those that are true or false.
-const NUMBERS: [&str; 3] = ["Multiplier", "Factor", "Offset"];
+const NUMBERS: [&str; 4] = ["ID", "Multiplier", "Factor", "Offset"];
+const FORMULA: &str = "Formula";
 const FLAGS: [&str; 2] = ["Audit", "Quotation"];
 
-/// The definitions of a list, each with its place for errors: `line 3`, or `[2]`.
+/// The definitions of a list of CSV or else of JSON, each with its place for errors: `line 3`, or `[2]`.
 ///
 /// # Errors
 /// 22023 for other text, naming the line of what cannot be read.
@@ -33,7 +35,7 @@ pub(crate) fn parse(body: &[u8], is_csv: bool) -> Result<Vec<(String, Json)>> {
     for record in reader.records() {
         let record = record.map_err(|error| malformed(&error))?;
         let place = format!("line {}", record.position().map_or(0, csv::Position::line));
-        let one = definition(&header, &record).map_err(|error| error.context(place.clone()))?;
+        let one = definition(header.iter().zip(&record)).map_err(|error| error.context(place.clone()))?;
         all.push((place, one));
     }
     Ok(all)
@@ -44,15 +46,21 @@ pub(crate) fn is_list(body: &[u8]) -> bool {
     body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[')
 }
 
-fn definition(header: &StringRecord, record: &StringRecord) -> Result<Json> {
+/// A definition of the names of columns, each with the text of its cell.
+///
+/// # Errors
+/// 22023 naming the column of a text that cannot be used.
+pub(crate) fn definition<'a>(cells: impl Iterator<Item = (&'a str, &'a str)>) -> Result<Json> {
     let mut members = Map::new();
     let mut attributes = Map::new();
-    for (name, text) in header.iter().zip(record).filter(|(_, text)| !text.is_empty()) {
+    for (name, text) in cells.filter(|(_, text)| !text.is_empty()) {
         if let Some(attribute) = name.strip_prefix(ATTRIBUTE) {
-            attributes.insert(attribute.to_owned(), json!(text));
+            attributes.insert(attribute.to_owned(), text_or_object(text));
             continue;
         }
-        let value = if NUMBERS.contains(&name) {
+        let value = if name == FORMULA {
+            text_or_object(text)
+        } else if NUMBERS.contains(&name) {
             number(name, text)?
         } else if FLAGS.contains(&name) {
             json!(truth(name, text)?)
@@ -72,6 +80,12 @@ fn definition(header: &StringRecord, record: &StringRecord) -> Result<Json> {
         members.insert("Attributes".to_owned(), Json::Object(attributes));
     }
     Ok(Json::Object(members))
+}
+
+/// A text, or the texts by times that it is as JSON.
+fn text_or_object(text: &str) -> Json {
+    let object = text.starts_with('{').then(|| serde_json::from_str::<Map<String, Json>>(text).ok()).flatten();
+    object.map_or_else(|| json!(text), Json::Object)
 }
 
 fn number(name: &str, text: &str) -> Result<Json> {

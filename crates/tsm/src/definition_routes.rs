@@ -1,5 +1,6 @@
 //! Requests for definitions of series, and for units and repositories.
 
+use engine::{Reservation, Work};
 use model::{Error, Result, SqlState};
 use query::client::{SqlClient, there};
 use serde_json::{Value as Json, json};
@@ -10,6 +11,7 @@ use crate::data_routes::{all_named, named, now, repository};
 use crate::defining::{self, Existing};
 use crate::definition_csv;
 use crate::definition_json::{SeriesJson, UnitJson, json_of, json_of_unit};
+use crate::definition_xlsx;
 use crate::definitions::{self, Search, Series};
 use crate::encoding::Encoding;
 use crate::parameters::{Page, Parameters, user};
@@ -58,7 +60,7 @@ pub(crate) async fn series(request: Request) -> Result<Response> {
 /// Creates a series, or those of a list.
 async fn create(request: &Request) -> Result<Response> {
     let mut parameters = Parameters::of(request)?;
-    let is_csv = Encoding::of_body(&mut parameters, request.headers())? == Encoding::Csv;
+    let encoding = Encoding::of_body(&mut parameters, request.headers())?;
     let existing = match parameters.take("existing")?.as_deref() {
         None | Some("refuse") => Existing::Refuse,
         Some("skip") => Existing::Skip,
@@ -69,24 +71,52 @@ async fn create(request: &Request) -> Result<Response> {
     };
     parameters.finish()?;
     let (mut sql, user) = (SqlClient::new(request.database()), user(request.headers()));
-    if !is_csv && !definition_csv::is_list(request.body()) {
+    if !is_list(request, encoding) {
         let given = SeriesJson::parse(request.body())?;
         let created = defining::created(&mut sql, repository(request), given, &user).await?;
         return Ok(server::http::json(StatusCode::CREATED, &shown(&mut sql, created).await?));
     }
-    let all = definition_csv::parse(request.body(), is_csv)?;
+    let mut decoded = request.database().engine().memory().reservation(Work::Requests);
+    let all = list(request, encoding, &mut decoded)?;
     let done = defining::import(&mut sql, repository(request), all, existing, &user).await?;
     let body: Json = done.iter().map(|series| json!({ "ID": series.id, "Name": series.name })).collect();
     Ok(server::http::json(StatusCode::CREATED, &body))
+}
+
+/// Whether a body is a list of definitions.
+fn is_list(request: &Request, encoding: Encoding) -> bool {
+    matches!(encoding, Encoding::Csv | Encoding::Xlsx) || definition_csv::is_list(request.body())
+}
+
+/// The definitions of a list, each with its place for errors.
+///
+/// - `held`: grows by the memory of a workbook and its definitions.
+///
+/// # Errors
+/// Those of [`definition_csv::parse`] and [`definition_xlsx::parse`].
+fn list(request: &Request, encoding: Encoding, held: &mut Reservation) -> Result<Vec<(String, Json)>> {
+    match encoding {
+        Encoding::Xlsx => definition_xlsx::parse(request.body(), |bytes| held.grow(bytes)),
+        other => definition_csv::parse(request.body(), other == Encoding::Csv),
+    }
+}
+
+/// Definitions as a reply: a workbook or JSON.
+fn reply(status: StatusCode, is_workbook: bool, all: Vec<Json>) -> Result<Response> {
+    if is_workbook {
+        return Ok(replies::of_workbook(status, definition_xlsx::of_series(&all)?));
+    }
+    Ok(server::http::json(status, &Json::Array(all)))
 }
 
 /// `/repositories/{repository}/timeseriescollections/definition`: definitions by names, in the order of the request.
 pub(crate) async fn several(request: Request) -> Result<Response> {
     let mut parameters = Parameters::of(&request)?;
     let mut sql = SqlClient::new(request.database());
+    let is_workbook = Encoding::is_workbook(&mut parameters, request.headers())?;
     let all = all_named(&mut sql, &request, &mut parameters).await?;
     parameters.finish()?;
-    Ok(server::http::json(StatusCode::OK, &Json::Array(all_shown(&mut sql, all).await?)))
+    reply(StatusCode::OK, is_workbook, all_shown(&mut sql, all).await?)
 }
 
 /// Definitions as JSON, with names in their formulas.
@@ -107,6 +137,7 @@ async fn shown(sql: &mut SqlClient, series: Series) -> Result<Json> {
 
 async fn search(request: &Request) -> Result<Response> {
     let mut parameters = Parameters::of(request)?;
+    let is_workbook = Encoding::is_workbook(&mut parameters, request.headers())?;
     let id = parameters.take("id")?;
     let search = Search {
         name: parameters.take("name")?,
@@ -140,9 +171,9 @@ async fn search(request: &Request) -> Result<Response> {
             Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("ask for a part: Range: timeseries=0-9999")
         );
     }
-    let body = Json::Array(all_shown(&mut sql, found).await?);
+    let shown = all_shown(&mut sql, found).await?;
     let status = if page.is_some() { StatusCode::PARTIAL_CONTENT } else { StatusCode::OK };
-    let mut response = server::http::json(status, &body);
+    let mut response = reply(status, is_workbook, shown)?;
     if page.is_some() {
         let last = skip + count as i64 - 1;
         let range = if count == 0 { "*".to_owned() } else { format!("{skip}-{last}") };
@@ -244,7 +275,9 @@ pub(crate) async fn one(request: Request) -> Result<Response> {
 /// `/repositories/{repository}/units`, and `/units/{name}` below it. Units are those of all repositories.
 pub(crate) async fn units(request: Request) -> Result<Response> {
     let mut parameters = Parameters::of(&request)?;
-    let is_csv = Encoding::of_body(&mut parameters, request.headers())? == Encoding::Csv;
+    let is_read = request.method() == Method::GET;
+    let is_workbook = is_read && Encoding::is_workbook(&mut parameters, request.headers())?;
+    let encoding = Encoding::of_body(&mut parameters, request.headers())?;
     parameters.finish()?;
     let mut sql = SqlClient::new(request.database());
     let name = request.parameter("name");
@@ -254,6 +287,9 @@ pub(crate) async fn units(request: Request) -> Result<Response> {
             let mut body = Vec::with_capacity(all.all.len());
             for described in &all.all {
                 body.push(json_of_unit(&units::named(&mut sql, described).await?));
+            }
+            if is_workbook {
+                return Ok(replies::of_workbook(StatusCode::OK, definition_xlsx::of_units(&body)?));
             }
             Ok(server::http::json(StatusCode::OK, &Json::Array(body)))
         }
@@ -267,9 +303,10 @@ pub(crate) async fn units(request: Request) -> Result<Response> {
             units::delete(&mut sql, name).await?;
             Ok(replies::empty(StatusCode::NO_CONTENT))
         }
-        (_, None) if is_csv || definition_csv::is_list(request.body()) => {
+        (_, None) if is_list(&request, encoding) => {
+            let mut decoded = request.database().engine().memory().reservation(Work::Requests);
             let mut described = Vec::new();
-            for (place, json) in definition_csv::parse(request.body(), is_csv)? {
+            for (place, json) in list(&request, encoding, &mut decoded)? {
                 let unit = UnitJson::parse(json.to_string().as_bytes()).and_then(|unit| unit.unit(None));
                 described.push((unit.map_err(|error| error.context(place.clone()))?, place));
             }

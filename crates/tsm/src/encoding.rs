@@ -1,8 +1,10 @@
-//! Encodings of points: JSON, CSV and Arrow.
+//! Encodings of points: JSON, CSV, Arrow and workbooks of Excel.
 
 use std::ops::Range;
 
-use model::Result;
+use arrow_array::RecordBatch;
+use engine::Reservation;
+use model::{Error, Result};
 use server::http::{HeaderMap, Request};
 use timeseries::raster::Calendar;
 use timeseries::stamp::Form;
@@ -11,6 +13,7 @@ use crate::data::Sent;
 use crate::data_arrow::{self, ArrowWriter};
 use crate::data_csv::{self, CsvWriter};
 use crate::data_json::{self, Head, JsonWriter};
+use crate::data_xlsx::{self, XlsxWriter};
 use crate::parameters::{FORMAT_NAMES, Parameters};
 use crate::store::Timed;
 use crate::tables::invalid;
@@ -22,13 +25,19 @@ pub(crate) enum Encoding {
     Csv,
     /// The stream format of Arrow.
     Arrow,
+    /// A workbook of Excel.
+    Xlsx,
 }
 
+/// Media type of workbooks.
+pub(crate) const XLSX: &str = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
+
 /// Encodings with their media types, and the names that a request may call them by.
-const ENCODINGS: [(Encoding, &str, &[&str]); 3] = [
+const ENCODINGS: [(Encoding, &str, &[&str]); 4] = [
     (Encoding::Json, "application/json", &["timestamp", "json", "application/json"]),
     (Encoding::Csv, "text/csv", &["csv", "text/csv"]),
     (Encoding::Arrow, "application/vnd.apache.arrow.stream", &["arrow", "application/vnd.apache.arrow.stream"]),
+    (Encoding::Xlsx, XLSX, &["xlsx", XLSX]),
 ];
 
 impl Encoding {
@@ -53,12 +62,25 @@ impl Encoding {
         }
     }
 
+    /// Whether a reply with definitions is a workbook; otherwise it is JSON.
+    ///
+    /// # Errors
+    /// 22023 for a parameter with another encoding.
+    pub(crate) fn is_workbook(parameters: &mut Parameters, headers: &HeaderMap) -> Result<bool> {
+        match Encoding::take(parameters)? {
+            None => Ok(Encoding::of_header(headers, "accept") == Encoding::Xlsx),
+            Some(Encoding::Json) => Ok(false),
+            Some(Encoding::Xlsx) => Ok(true),
+            Some(_) => Err(invalid("parameter format: definitions are read as timestamp (JSON) or xlsx".to_owned())),
+        }
+    }
+
     fn take(parameters: &mut Parameters) -> Result<Option<Encoding>> {
         let mut found = None;
         for parameter in FORMAT_NAMES {
             if let Some(name) = parameters.take(parameter)? {
                 let unknown =
-                    || invalid(format!("parameter {parameter}: \"{name}\": expected timestamp, csv or arrow"));
+                    || invalid(format!("parameter {parameter}: \"{name}\": expected timestamp, csv, arrow or xlsx"));
                 found = Some(Encoding::named(&name).ok_or_else(unknown)?);
             }
         }
@@ -84,13 +106,25 @@ impl Encoding {
 
     /// The points of the body of a request, of one series or several.
     ///
+    /// - `held`: grows by the memory of the points, decoded.
+    ///
     /// # Errors
-    /// 22023 for a body that cannot be read, 22P03 for one of Arrow.
-    pub(crate) fn parse(self, request: &Request, is_list: bool) -> Result<Vec<Sent<'_>>> {
+    /// 22023 for a body that cannot be read, 22P03 for one of Arrow; 53200 if there is no memory for the points; 54000 for a workbook
+    /// that inflates to too much.
+    pub(crate) fn parse<'a>(
+        self,
+        request: &'a Request,
+        is_list: bool,
+        held: &mut Reservation,
+    ) -> Result<Vec<Sent<'a>>> {
+        let body = request.body();
+        // A point has at least 45 bytes in JSON and some 130 decoded, 20 and 130 in CSV, 8 and 60 in Arrow.
+        let mut grow = |times: u64| held.grow(times * body.len() as u64);
         match self {
-            Encoding::Json => data_json::parse(request.body(), is_list),
-            Encoding::Csv => data_csv::parse(request.body(), is_list),
-            Encoding::Arrow => data_arrow::parse(request.body(), is_list),
+            Encoding::Json => grow(3).and_then(|()| data_json::parse(body, is_list)),
+            Encoding::Csv => grow(7).and_then(|()| data_csv::parse(body, is_list)),
+            Encoding::Arrow => grow(8).and_then(|()| data_arrow::parse(body, is_list)),
+            Encoding::Xlsx => data_xlsx::parse(body, is_list, |bytes| held.grow(bytes)),
         }
     }
 }
@@ -115,6 +149,8 @@ impl Document {
             (Encoding::Json, true) => Ok(b"[".to_vec()),
             (Encoding::Csv, _) => Ok(data_csv::header(self.is_list)),
             (Encoding::Arrow, _) => data_arrow::start(heads, self.is_list),
+            // Each of its sheets has a header.
+            (Encoding::Xlsx, _) => Ok(Vec::new()),
         }
     }
 
@@ -123,7 +159,7 @@ impl Document {
         match (self.encoding, self.is_list) {
             (Encoding::Json, false) => b"\n",
             (Encoding::Json, true) => b"]\n",
-            (Encoding::Csv, _) => b"",
+            (Encoding::Csv | Encoding::Xlsx, _) => b"",
             (Encoding::Arrow, _) => data_arrow::END,
         }
     }
@@ -134,6 +170,7 @@ impl Document {
             Encoding::Json => PointWriter::Json(JsonWriter::new(self.form, calendar, self.is_list.then_some(at))),
             Encoding::Csv => PointWriter::Csv(CsvWriter::new(self.form, calendar, self.is_list.then_some(head))),
             Encoding::Arrow => PointWriter::Arrow(ArrowWriter::new(self.is_list.then_some(at))),
+            Encoding::Xlsx => PointWriter::Xlsx(XlsxWriter::new(calendar, self.is_list.then_some(head))),
         }
     }
 }
@@ -143,6 +180,8 @@ pub(crate) enum PointWriter {
     Json(JsonWriter),
     Csv(CsvWriter),
     Arrow(ArrowWriter),
+    /// Rows, which [`workbook::Writer`] puts into sheets.
+    Xlsx(XlsxWriter),
 }
 
 impl PointWriter {
@@ -153,27 +192,74 @@ impl PointWriter {
     pub(crate) fn start(&self, out: &mut Vec<u8>, head: &Head) -> Result<()> {
         match self {
             PointWriter::Json(writer) => writer.start(out, head),
-            PointWriter::Csv(_) | PointWriter::Arrow(_) => Ok(()),
+            PointWriter::Csv(_) | PointWriter::Arrow(_) | PointWriter::Xlsx(_) => Ok(()),
         }
     }
 
-    /// Appends some points.
+    /// Points in the form in which they are written.
+    ///
+    /// # Errors
+    /// XX000 for columns of different lengths.
+    pub(crate) fn ready(&self, timed: Timed) -> Result<Ready> {
+        match self {
+            PointWriter::Json(_) | PointWriter::Csv(_) | PointWriter::Xlsx(_) => Ok(Ready::Points(timed)),
+            PointWriter::Arrow(writer) => writer.columns(timed).map(Ready::Columns),
+        }
+    }
+
+    /// Appends some points that were made ready by this writer.
     ///
     /// # Errors
     /// XX000 if they cannot be encoded.
-    pub(crate) fn write(&mut self, out: &mut Vec<u8>, timed: &Timed, range: Range<usize>) -> Result<()> {
-        match self {
-            PointWriter::Json(writer) => writer.write(out, timed, range),
-            PointWriter::Csv(writer) => writer.write(out, timed, range),
-            PointWriter::Arrow(writer) => return writer.write(out, timed, range),
+    pub(crate) fn write(&mut self, out: &mut Vec<u8>, ready: &Ready, range: Range<usize>) -> Result<()> {
+        match (self, ready) {
+            (PointWriter::Json(writer), Ready::Points(timed)) => writer.write(out, timed, range),
+            (PointWriter::Csv(writer), Ready::Points(timed)) => writer.write(out, timed, range),
+            (PointWriter::Xlsx(writer), Ready::Points(timed)) => writer.write(out, timed, range),
+            (PointWriter::Arrow(writer), Ready::Columns(columns)) => {
+                return writer.write(out, &columns.slice(range.start, range.len()));
+            }
+            _ => return Err(Error::bug("points that were made ready by another writer")),
         }
         Ok(())
+    }
+
+    /// Appends all points.
+    ///
+    /// # Errors
+    /// XX000 if they cannot be encoded.
+    pub(crate) fn write_all(&mut self, out: &mut Vec<u8>, timed: Timed) -> Result<()> {
+        let ready = self.ready(timed)?;
+        self.write(out, &ready, 0..ready.len())
+    }
+
+    /// Number of points to write at once. Each record batch has a head, and clients read few long ones faster.
+    pub(crate) fn step(&self) -> usize {
+        match self {
+            PointWriter::Json(_) | PointWriter::Csv(_) | PointWriter::Xlsx(_) => 1 << 10,
+            PointWriter::Arrow(_) => 1 << 14,
+        }
     }
 
     /// Appends what follows the points.
     pub(crate) fn end(&self, out: &mut Vec<u8>) {
         if let PointWriter::Json(_) = self {
             out.extend_from_slice(b"]}");
+        }
+    }
+}
+
+/// Points in the form in which an encoding writes them.
+pub(crate) enum Ready {
+    Points(Timed),
+    Columns(RecordBatch),
+}
+
+impl Ready {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Ready::Points(timed) => timed.times.len(),
+            Ready::Columns(columns) => columns.num_rows(),
         }
     }
 }
@@ -189,6 +275,8 @@ mod tests {
             ("application/json; charset=utf-8", Some(Encoding::Json)),
             ("CSV", Some(Encoding::Csv)),
             ("application/vnd.apache.arrow.stream", Some(Encoding::Arrow)),
+            ("xlsx", Some(Encoding::Xlsx)),
+            (XLSX, Some(Encoding::Xlsx)),
             ("xml", None),
         ] {
             assert_eq!(Encoding::named(name), expected, "{name}");

@@ -24,9 +24,9 @@ use crate::defining::{changed, created};
 use crate::definition_json::SeriesJson;
 use crate::definitions::{self, Series};
 use crate::parameters::{Parameters, Range};
-use crate::reading::Reading;
+use crate::reading::{READ_ONE_STATE, Reading};
 use crate::sources;
-use crate::store::{self, Timed};
+use crate::store::{self, AsOf, Timed};
 use crate::tables::{self, invalid};
 use crate::units::Units;
 
@@ -265,8 +265,8 @@ async fn points(mut call: Call, series: Series) -> Result<Batches> {
     let wanted = wanted_of(&mut call.sql, &series, &range, now).await?;
     let zone = range.calendar(&series).zone().clone();
     let reading = Reading::new(&mut call.sql, series, &units, &wanted).await?;
-    if reading.is_long() {
-        call.sql.run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", &[]).await?;
+    if reading.needs_transaction() {
+        call.sql.run(READ_ONE_STATE, &[]).await?;
     }
     let windows = stream::try_unfold((call.sql, reading), move |(mut sql, mut reading)| {
         let zone = zone.clone();
@@ -314,7 +314,7 @@ async fn changes(mut call: Call) -> Result<Batches> {
 
 async fn quotations(mut call: Call) -> Result<Batches> {
     let series = call.series().await?;
-    let all = if series.quotation { store::versions(&mut call.sql, &series).await? } else { Vec::new() };
+    let all = if series.quotation { store::versions(&mut call.sql, &series, AsOf::Now).await? } else { Vec::new() };
     Ok(one(batch(FUNCTIONS[3].columns, vec![times(all)])))
 }
 

@@ -5,7 +5,7 @@
 //! for one database: none keeps state of its own.
 //!
 //! Modules, lowest first, none of which uses a later one: `tables`, `attributes`, `definitions`, `units`, `periods`, `store`, `sources`, `reading`, `definition_json`,
-//! `parameters`, `data`, `data_json`, `data_csv`, `data_arrow`, `encoding`, `writing`, `replies`, `data_routes`, `definition_csv`, `defining`, `definition_routes`,
+//! `parameters`, `data`, `data_json`, `data_csv`, `data_arrow`, `data_xlsx`, `encoding`, `writing`, `in_process`, `replies`, `data_routes`, `definition_csv`, `definition_xlsx`, `defining`, `definition_routes`,
 //! `functions`, `validations`, `validation_routes`.
 //!
 //! Other crates have the arithmetic (`timeseries`), SQL (`query`) and the sockets of HTTP (`server`).
@@ -18,13 +18,16 @@ mod data_arrow;
 mod data_csv;
 mod data_json;
 mod data_routes;
+mod data_xlsx;
 mod defining;
 mod definition_csv;
 mod definition_json;
 mod definition_routes;
+mod definition_xlsx;
 mod definitions;
 mod encoding;
 mod functions;
+mod in_process;
 mod parameters;
 mod periods;
 mod reading;
@@ -46,6 +49,10 @@ use server::http::{Application, Body, MethodFilter, Request, Response};
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 
+pub use in_process::SeriesPoints;
+pub use timeseries::flag::Flag;
+pub use timeseries::points::Points;
+
 /// Largest body of a definition.
 const DEFINITION_BYTES_MAX: usize = 1 << 20;
 /// Largest body of points.
@@ -66,6 +73,44 @@ impl Tsm {
         let described =
             application("/tsm/v1").route(MethodFilter::GET, "/openapi.json", 0, |_| async { Ok(described()) });
         vec![application("/repositories"), application("/api/repositories"), described]
+    }
+
+    /// Reads the present points of series on their own rasters, in the order of `names`: the intervals that overlap with `from .. to`
+    /// (nanoseconds since 1970), those without a value too.
+    ///
+    /// # Errors
+    /// 42704 for a series that does not exist; 54000 for too many intervals; those of SQL.
+    ///
+    /// # Cost
+    /// Memory of all points. Statements run on the calling task: use several for several processors.
+    pub async fn read(
+        &self,
+        database: &Database,
+        repository: &str,
+        names: &[String],
+        (from, to): (i64, i64),
+    ) -> Result<Vec<SeriesPoints>> {
+        self.install(database).await?;
+        in_process::read(database, repository, names, (from, to)).await
+    }
+
+    /// Writes points to series in one transaction: those of equal times are replaced.
+    ///
+    /// - `user`: who is recorded with the change.
+    ///
+    /// # Errors
+    /// 42704 for a series that does not exist; 22023 for times that start no interval; those of SQL. Nothing is written then.
+    pub async fn write(&self, database: &Database, repository: &str, user: &str, all: Vec<SeriesPoints>) -> Result<()> {
+        self.install(database).await?;
+        in_process::write(database, repository, user, all).await
+    }
+
+    /// Creates the schema `tsm` if it is missing.
+    ///
+    /// # Errors
+    /// Those of SQL.
+    pub async fn install(&self, database: &Database) -> Result<()> {
+        install(&self.installed, database).await
     }
 
     /// Runs validations by their schedules, until the task is aborted.
@@ -146,8 +191,12 @@ enum Door {
     Holidays,
 }
 
+async fn install(installed: &OnceCell<()>, database: &Database) -> Result<()> {
+    installed.get_or_try_init(async || tables::install(&mut SqlClient::new(database)).await).await.map(drop)
+}
+
 async fn answer(installed: Arc<OnceCell<()>>, request: Request, door: Door) -> Result<Response> {
-    installed.get_or_try_init(async || tables::install(&mut SqlClient::new(request.database())).await).await?;
+    install(&installed, request.database()).await?;
     let answered = match door {
         Door::Repositories => definition_routes::repositories(request).await,
         Door::Series => definition_routes::series(request).await,

@@ -1,5 +1,6 @@
 //! Reads points of a series on any raster, in any unit, window by window.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::Result;
@@ -11,10 +12,13 @@ use timeseries::raster::{Calendar, Raster};
 use timeseries::units::Unit;
 
 use crate::definitions::Series;
-use crate::sources::{Quotation, Selection, Source, View, WINDOW, exchanged};
-use crate::store::{AsOf, Pages, Timed};
-use crate::tables::invalid;
+use crate::sources::{Needed, Quotation, Selection, Source, View, WINDOW, exchanged};
+use crate::store::{self, AsOf, PAGE_ROWS, Pages, TOGETHER_MAX, TOGETHER_ROWS, Timed};
+use crate::tables::{invalid, of_series};
 use crate::units::Units;
+
+/// Begins a transaction whose statements all see one state.
+pub(crate) const READ_ONE_STATE: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 /// Raster of a result.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,7 +60,18 @@ pub(crate) struct Reading {
     unit: Unit,
     view: View,
     as_of: AsOf,
+    /// Whether the state is an earlier one, which no commit changes.
+    is_earlier: bool,
     plan: Plan,
+    /// The next window, if it was begun with those of other readings.
+    ahead: Option<Window>,
+}
+
+/// A window of intervals.
+struct Window {
+    bounds: Vec<i64>,
+    /// The stored points that the intervals need, if they were read.
+    timed: Option<Timed>,
 }
 
 /// A part of the range that was not read, and its raster.
@@ -92,7 +107,12 @@ impl Reading {
         let (range, now) = ((wanted.from, wanted.to), wanted.now);
         let selection = Selection { range, as_of: wanted.as_of, quotation: wanted.quotation, now };
         let source = Source::of(sql, units, series, &selection).await?;
-        Ok(Reading { id, source, unit, view, as_of: wanted.as_of, plan })
+        // A future time means now.
+        let is_earlier = match wanted.as_of {
+            AsOf::Now => false,
+            AsOf::Time(time) | AsOf::ChangedAt(time) => time < now,
+        };
+        Ok(Reading { id, source, unit, view, as_of: wanted.as_of, is_earlier, plan, ahead: None })
     }
 
     /// Upper bound of the points of the result, short of those at its ends; `None` if they are not known to be few.
@@ -123,12 +143,45 @@ impl Reading {
     pub(crate) fn is_long(&self) -> bool {
         match &self.plan {
             // A window of the shortest intervals is half a minute.
-            Plan::Raster { intervals, from, to, .. } => {
-                intervals.bounds(*from, *to, WINDOW).is_ok_and(|bounds| bounds.last().is_some_and(|last| last < to))
+            Plan::Raster { raster, intervals, from, to } => {
+                raster.count_max(*from, *to) >= WINDOW as i64
+                    && intervals
+                        .bounds(*from, *to, WINDOW)
+                        .is_ok_and(|bounds| bounds.last().is_some_and(|last| last < to))
             }
             Plan::Plain(_) => true,
             Plan::Total { .. } | Plan::Done => false,
         }
+    }
+
+    /// Whether the state is an earlier one. All statements see it alike without a transaction, and a transaction would be aborted
+    /// by the error of a time before the history of a table.
+    pub(crate) fn is_earlier(&self) -> bool {
+        self.is_earlier
+    }
+
+    /// Whether the points must be read in a transaction to be those of one state.
+    pub(crate) fn needs_transaction(&self) -> bool {
+        !self.is_earlier && !self.is_one_page().unwrap_or(false)
+    }
+
+    /// Whether one statement reads all points.
+    fn is_one_page(&self) -> Result<bool> {
+        let Source::Stored { series, .. } = &self.source else { return Ok(false) };
+        let (from, to) = match &self.plan {
+            Plan::Done => return Ok(true),
+            Plan::Plain(_) => return Ok(false),
+            Plan::Total { from, to } => (*from, *to),
+            Plan::Raster { from, to, .. } if from >= to => return Ok(true),
+            // Intervals at the ends of the range are read as a whole.
+            Plan::Raster { intervals, from, to, .. } => {
+                (intervals.start(*from)?, intervals.next(intervals.start(*to - 1)?)?)
+            }
+        };
+        // Each version has a point of an interval.
+        let Some(raster) = series.raster.filter(|_| !series.quotation) else { return Ok(false) };
+        let points_max = raster.count_max(from, to).saturating_add(2);
+        Ok(!self.is_long() && usize::try_from(points_max).is_ok_and(|points| points < PAGE_ROWS))
     }
 
     /// The next points, with the starts of their intervals; `None` at the end.
@@ -136,13 +189,46 @@ impl Reading {
     /// # Errors
     /// Those of SQL.
     pub(crate) async fn next(&mut self, sql: &mut SqlClient) -> Result<Option<Timed>> {
+        if let Plan::Plain(pages) = &mut self.plan {
+            let Some(mut timed) = self.source.page(sql, pages, self.as_of).await? else { return Ok(None) };
+            self.view.convert_plain(&mut timed.points);
+            return Ok(Some(timed));
+        }
+        let window = match self.ahead.take() {
+            Some(window) => Some(window),
+            None => self.next_bounds()?.map(|bounds| Window { bounds, timed: None }),
+        };
+        let Some(Window { mut bounds, timed }) = window else { return Ok(None) };
+        let points = match timed {
+            Some(timed) => self.source.points_of(timed, &bounds, &self.view)?,
+            None => self.source.points(sql, &bounds, &self.view, self.as_of).await?,
+        };
+        bounds.pop();
+        Ok(Some(Timed { times: bounds, points }))
+    }
+
+    /// The stored points that the only window needs, and their table, if they can be read with those of other series. The window is
+    /// kept for [`Reading::next`].
+    fn needed(&mut self) -> Result<Option<(&'static str, Needed)>> {
+        if self.as_of != AsOf::Now || self.is_long() {
+            return Ok(None);
+        }
+        let window = match self.ahead.take() {
+            Some(window) => window,
+            None => match self.next_bounds()? {
+                Some(bounds) => Window { bounds, timed: None },
+                None => return Ok(None),
+            },
+        };
+        let needed = self.source.needed(&window.bounds);
+        self.ahead = Some(window);
+        needed
+    }
+
+    /// Bounds of the next window of intervals; `None` at the end, and without intervals.
+    fn next_bounds(&mut self) -> Result<Option<Vec<i64>>> {
         let bounds = match &mut self.plan {
-            Plan::Done => return Ok(None),
-            Plan::Plain(pages) => {
-                let Some(mut timed) = self.source.page(sql, pages, self.as_of).await? else { return Ok(None) };
-                self.view.convert_plain(&mut timed.points);
-                return Ok(Some(timed));
-            }
+            Plan::Done | Plan::Plain(_) => return Ok(None),
             Plan::Total { from, to } => vec![*from, *to],
             Plan::Raster { intervals, from, to, .. } => {
                 let bounds = intervals.bounds(*from, *to, WINDOW)?;
@@ -153,14 +239,60 @@ impl Reading {
         if !matches!(self.plan, Plan::Raster { from, to, .. } if from < to) {
             self.plan = Plan::Done;
         }
-        if bounds.is_empty() {
-            return Ok(None);
-        }
-        let points = self.source.points(sql, &bounds, &self.view, self.as_of).await?;
-        let mut times = bounds;
-        times.pop();
-        Ok(Some(Timed { times, points }))
+        Ok((!bounds.is_empty()).then_some(bounds))
     }
+}
+
+/// Reads the points of the only windows of some readings in advance, by a statement for each of their tables: those of stored
+/// series at present. Returns the number of readings after which to go on, at least one.
+///
+/// - `readings`: readings that have not begun.
+///
+/// # Errors
+/// Those of SQL.
+///
+/// # Cost
+/// Memory of [`TOGETHER_ROWS`] points.
+pub(crate) async fn read_ahead(sql: &mut SqlClient, readings: &mut [&mut Reading]) -> Result<usize> {
+    let mut by_table: BTreeMap<&'static str, Vec<(usize, Needed)>> = BTreeMap::new();
+    let (mut seen, mut rows) = (0, 0);
+    for (at, reading) in readings.iter_mut().enumerate().take(TOGETHER_MAX) {
+        let needed = reading.needed().map_err(|error| of_series(&reading.series().name, error))?;
+        rows += needed.as_ref().map_or(0, |(_, needed)| needed.rows);
+        if at > 0 && rows >= TOGETHER_ROWS {
+            break;
+        }
+        seen = at + 1;
+        if let Some((table, needed)) = needed {
+            by_table.entry(table).or_default().push((at, needed));
+        }
+    }
+    for (table, page) in by_table {
+        // One series is as fast by a statement of its own, which has its order.
+        if page.len() == 1 {
+            continue;
+        }
+        for (at, timed) in page_of(sql, table, &page).await? {
+            if let Some(window) = &mut readings[at].ahead {
+                window.timed = Some(timed);
+            }
+        }
+    }
+    Ok(seen)
+}
+
+/// Points that readings need, less than [`TOGETHER_ROWS`]. Those that were asked for twice are left out, and all if there are more than
+/// was expected.
+async fn page_of(sql: &mut SqlClient, table: &str, page: &[(usize, Needed)]) -> Result<Vec<(usize, Timed)>> {
+    let from = page.iter().map(|(_, needed)| needed.from).min().unwrap_or(0);
+    let to = page.iter().map(|(_, needed)| needed.to).max().unwrap_or(0);
+    let ids: Vec<i64> = page.iter().map(|(_, needed)| needed.series).collect();
+    let Some(mut found) = store::read_together(sql, table, &ids, (from, to)).await? else { return Ok(Vec::new()) };
+    let taken = page.iter().filter_map(|(at, needed)| {
+        let timed = found.remove(&needed.series)?;
+        Some((*at, timed.within(needed.from, needed.to)))
+    });
+    Ok(taken.collect())
 }
 
 fn plan(series: &Series, unit: &Unit, view: &View, wanted: &Wanted) -> Result<Plan> {

@@ -10,7 +10,8 @@ use futures::{Stream, StreamExt, stream};
 use model::{Error, Result};
 use server::http::{Body, HeaderMap, Response, StatusCode, streamed as pieces};
 
-use crate::encoding::Encoding;
+use crate::data_xlsx;
+use crate::encoding::{Document, Encoding, XLSX};
 
 /// Replies below this size are not compressed.
 const ZIP_BYTES_MIN: usize = 1024;
@@ -22,24 +23,76 @@ pub(crate) fn empty(status: StatusCode) -> Response {
     response
 }
 
-/// Whether a reply is compressed: never one of Arrow, which is sent faster than it is compressed.
-fn zips(headers: &HeaderMap, encoding: Encoding) -> bool {
-    encoding != Encoding::Arrow && pieces::accepts_gzip(headers)
+/// What the bytes of a document become when they are sent.
+enum Wrapper {
+    Gzip(Box<GzEncoder<Vec<u8>>>),
+    Workbook(Box<workbook::Writer>),
+}
+
+impl Wrapper {
+    /// `None` if the bytes are sent as they are: those of Arrow always, since they are sent faster than they are compressed.
+    ///
+    /// # Errors
+    /// XX000 if a workbook cannot be made.
+    fn of(headers: &HeaderMap, document: Document) -> Result<Option<Wrapper>> {
+        match document.encoding {
+            Encoding::Xlsx => {
+                let writer = workbook::Writer::new(data_xlsx::TITLE, data_xlsx::header(document.is_list))?;
+                Ok(Some(Wrapper::Workbook(Box::new(writer))))
+            }
+            Encoding::Json | Encoding::Csv if pieces::accepts_gzip(headers) => {
+                Ok(Some(Wrapper::Gzip(Box::new(GzEncoder::new(Vec::new(), Compression::fast())))))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn is_gzip(&self) -> bool {
+        matches!(self, Wrapper::Gzip(_))
+    }
+
+    /// Adds bytes, and returns those that can be sent.
+    fn wrap(&mut self, bytes: &[u8]) -> Result<Vec<u8>> {
+        match self {
+            Wrapper::Gzip(encoder) => {
+                encoder.write_all(bytes).map_err(Error::bug)?;
+                Ok(std::mem::take(encoder.get_mut()))
+            }
+            Wrapper::Workbook(writer) => {
+                writer.write(bytes)?;
+                Ok(writer.take())
+            }
+        }
+    }
+
+    /// The last bytes.
+    fn finish(self) -> Result<Vec<u8>> {
+        match self {
+            Wrapper::Gzip(encoder) => encoder.finish().map_err(Error::bug),
+            Wrapper::Workbook(writer) => writer.finish(),
+        }
+    }
 }
 
 /// A reply that is complete.
 ///
 /// # Errors
 /// XX000 if it cannot be compressed.
-pub(crate) fn whole(headers: &HeaderMap, encoding: Encoding, bytes: Vec<u8>) -> Result<Response> {
-    let zip = bytes.len() >= ZIP_BYTES_MIN && zips(headers, encoding);
-    let body = if zip {
-        let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
-        encoder.write_all(&bytes).and_then(|()| encoder.finish()).map_err(Error::bug)?
-    } else {
-        bytes
-    };
-    Ok(response(Body::from(body), encoding, zip))
+pub(crate) fn whole(headers: &HeaderMap, document: Document, bytes: Vec<u8>) -> Result<Response> {
+    let wrapper = Wrapper::of(headers, document)?.filter(|own| !own.is_gzip() || bytes.len() >= ZIP_BYTES_MIN);
+    let Some(mut wrapper) = wrapper else { return Ok(response(Body::from(bytes), document.encoding, false)) };
+    let zip = wrapper.is_gzip();
+    let mut body = wrapper.wrap(&bytes)?;
+    body.append(&mut wrapper.finish()?);
+    Ok(response(Body::from(body), document.encoding, zip))
+}
+
+/// A reply that is a workbook of definitions.
+pub(crate) fn of_workbook(status: StatusCode, bytes: Vec<u8>) -> Response {
+    let mut response = Response::new(Body::from(bytes));
+    *response.status_mut() = status;
+    header(&mut response, "content-type", XLSX);
+    response
 }
 
 /// A part of a reply, and its memory until the next part is made.
@@ -59,11 +112,14 @@ impl Piece {
 }
 
 /// A reply that is made while it is sent.
+///
+/// # Errors
+/// XX000 if a workbook cannot be made.
 pub(crate) fn streamed(
     headers: &HeaderMap,
-    encoding: Encoding,
+    document: Document,
     made: impl Stream<Item = Result<Piece>> + Send + 'static,
-) -> Response {
+) -> Result<Response> {
     let mut sent = None;
     let plain = made.map(move |piece| {
         let Piece { bytes, held } = piece?;
@@ -71,23 +127,21 @@ pub(crate) fn streamed(
         drop(sent.replace(held));
         Ok(bytes)
     });
-    if !zips(headers, encoding) {
-        return response(Body::from_stream(plain), encoding, false);
-    }
-    let encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    let zipped = stream::unfold((Box::pin(plain), Some(encoder)), |(mut plain, encoder)| async move {
-        let mut encoder = encoder?;
+    let Some(wrapper) = Wrapper::of(headers, document)? else {
+        return Ok(response(Body::from_stream(plain), document.encoding, false));
+    };
+    let zip = wrapper.is_gzip();
+    let wrapped = stream::unfold((Box::pin(plain), Some(wrapper)), |(mut plain, wrapper)| async move {
+        let mut wrapper = wrapper?;
         let piece: Result<Bytes> = match plain.next().await {
-            Some(Ok(piece)) => {
-                encoder.write_all(&piece).map(|()| std::mem::take(encoder.get_mut()).into()).map_err(Error::bug)
-            }
+            Some(Ok(piece)) => wrapper.wrap(&piece).map(Bytes::from),
             Some(Err(error)) => Err(error),
-            None => return Some((encoder.finish().map(Bytes::from).map_err(Error::bug), (plain, None))),
+            None => return Some((wrapper.finish().map(Bytes::from), (plain, None))),
         };
-        let next = piece.is_ok().then_some(encoder);
+        let next = piece.is_ok().then_some(wrapper);
         Some((piece, (plain, next)))
     });
-    response(Body::from_stream(zipped), encoding, true)
+    Ok(response(Body::from_stream(wrapped), document.encoding, zip))
 }
 
 fn response(body: Body, encoding: Encoding, zip: bool) -> Response {

@@ -15,7 +15,7 @@ use timeseries::points::Points;
 use timeseries::units::{Conversion, Unit};
 
 use crate::definitions::{self, Behaviour, Series};
-use crate::store::{self, AsOf, Pages, State, Timed, Version};
+use crate::store::{self, AsOf, Pages, State, TOGETHER_ROWS, Timed, Version};
 use crate::tables::{ALWAYS, invalid};
 use crate::units::Units;
 
@@ -183,6 +183,17 @@ struct Input {
     shift: i64,
 }
 
+/// Points of a stored series.
+pub(crate) struct Needed {
+    /// Number of the series.
+    pub(crate) series: i64,
+    /// Range of times, without the end.
+    pub(crate) from: i64,
+    pub(crate) to: i64,
+    /// Upper bound of their number, if each starts an interval.
+    pub(crate) rows: usize,
+}
+
 /// Versions that a request names.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Quotation {
@@ -294,6 +305,29 @@ impl Source {
         .boxed()
     }
 
+    /// The stored points that bounds need, and their table, if they can be read with those of other series: those of the present of
+    /// a series with an interval, if they are few.
+    ///
+    /// # Errors
+    /// 22008 for times that have no interval.
+    pub(crate) fn needed(&self, bounds: &[i64]) -> Result<Option<(&'static str, Needed)>> {
+        let Source::Stored { series, .. } = self else { return Ok(None) };
+        let Some(raster) = series.raster.filter(|_| !series.quotation) else { return Ok(None) };
+        let (from, to) = (raster.intervals(&series.calendar)?.start(bounds[0])?, bounds[bounds.len() - 1]);
+        let rows = usize::try_from(raster.count_max(from, to)).unwrap_or(usize::MAX);
+        Ok((rows < TOGETHER_ROWS).then(|| (series.table(), Needed { series: series.id, from, to, rows })))
+    }
+
+    /// Points that were read, of what [`Source::needed`] returned, on bounds.
+    ///
+    /// # Errors
+    /// 22023 for a time that starts no interval.
+    pub(crate) fn points_of(&self, timed: Timed, bounds: &[i64], view: &View) -> Result<Points> {
+        let series = self.series();
+        let raster = series.raster.ok_or_else(|| Error::bug("points without an interval"))?;
+        on_bounds(series, &raster.intervals(&series.calendar)?, timed, bounds, view)
+    }
+
     /// The next stored points as they are; none for a formula.
     ///
     /// # Errors
@@ -315,7 +349,7 @@ async fn version(sql: &mut SqlClient, series: &Series, selection: &Selection) ->
         (Quotation::Exact(version), _) => Version::Exact(version),
         (Quotation::UpTo(version), _) => Version::UpTo(version),
         (Quotation::ExactBefore(version, count), _) => {
-            let mut versions = store::versions(sql, series).await?;
+            let mut versions = store::versions(sql, series, selection.as_of).await?;
             versions.retain(|own| *own < version);
             let at = versions.len().checked_sub(count);
             at.map_or(Version::None, |at| Version::Exact(versions[at]))
@@ -433,24 +467,28 @@ async fn stored(sql: &mut SqlClient, series: &Series, bounds: &[i64], view: &Vie
     let Some(raster) = series.raster else { return stored_steps(sql, series, bounds, view, state).await };
     let intervals = raster.intervals(&series.calendar)?;
     let mut pages = Pages::new(intervals.start(from)?, to);
-    let mut first = pages.next(sql, series, state).await?.unwrap_or_default();
+    let first = pages.next(sql, series, state).await?.unwrap_or_default();
     if pages.is_done() {
-        first = match view.own(first, bounds) {
-            Ok(points) => return Ok(points),
-            Err(others) => others,
-        };
+        return on_bounds(series, &intervals, first, bounds, view);
     }
-    let ends = ends_of(series, &intervals, &first.times)?;
     // More than a page of points is never on the raster of the result: windows are smaller.
-    if pages.is_done() {
-        return view.on((&first.times, &ends), first.points, bounds);
-    }
+    let ends = ends_of(series, &intervals, &first.times)?;
     let mut converter = view.converter(bounds)?;
     view.push(&mut converter, (&first.times, &ends), first.points);
     while let Some(Timed { times, points }) = pages.next(sql, series, state).await? {
         view.push(&mut converter, (&times, &ends_of(series, &intervals, &times)?), points);
     }
     Ok(view.finish(converter))
+}
+
+/// All points of a series with an interval that bounds need, on these.
+fn on_bounds(series: &Series, intervals: &Buckets, timed: Timed, bounds: &[i64], view: &View) -> Result<Points> {
+    let timed = match view.own(timed, bounds) {
+        Ok(points) => return Ok(points),
+        Err(others) => others,
+    };
+    let ends = ends_of(series, intervals, &timed.times)?;
+    view.on((&timed.times, &ends), timed.points, bounds)
 }
 
 /// Ends of the intervals of a series' points.
@@ -471,8 +509,10 @@ async fn stored_steps(
 ) -> Result<Points> {
     let (from, to) = (bounds[0], bounds[bounds.len() - 1]);
     let mut converter = view.converter(bounds)?;
-    let mut timed = store::last_before(sql, series, from.saturating_add(1), state).await?;
-    let mut pages = Pages::new(from.saturating_add(1), to);
+    // Among the points that a commit changed, none holds before its own time.
+    let since = if let AsOf::ChangedAt(_) = state.as_of { from } else { from.saturating_add(1) };
+    let mut timed = store::last_before(sql, series, since, state).await?;
+    let mut pages = Pages::new(since, to);
     while let Some(next) = pages.next(sql, series, state).await? {
         let end = next.times.first().copied();
         view.push_steps(&mut converter, &timed.times, std::mem::take(&mut timed.points), end, bounds);

@@ -1,10 +1,11 @@
 //! Points in the tables of the schema `tsm`.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int16Type, TimestampNanosecondType};
+use arrow_array::types::{Float64Type, Int16Type, Int64Type, TimestampNanosecondType};
 use arrow_array::{
     Array, ArrayRef, Float64Array, Int16Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
 };
@@ -28,9 +29,25 @@ pub(crate) struct Timed {
 }
 
 impl Timed {
+    fn reserve(&mut self, more: usize) {
+        self.times.reserve(more);
+        self.points.reserve(more);
+    }
+
     fn truncate(&mut self, len: usize) {
         self.times.truncate(len);
         self.points.truncate(len);
+    }
+
+    /// The points whose times are in `from .. to`.
+    pub(crate) fn within(mut self, from: i64, to: i64) -> Timed {
+        self.truncate(self.times.partition_point(|time| *time < to));
+        let first = self.times.partition_point(|time| *time < from);
+        if first > 0 {
+            self.times.drain(..first);
+            self.points.skip(first);
+        }
+        self
     }
 
     fn add(&mut self, rows: &Rows) -> Result<()> {
@@ -59,6 +76,7 @@ impl PointColumns {
     fn append(&self, timed: &mut Timed, rows: Range<usize>) {
         let values = self.values.as_primitive::<Float64Type>();
         let flags = self.flags.as_primitive::<Int16Type>();
+        timed.reserve(rows.len());
         timed.times.extend_from_slice(&self.times.as_primitive::<TimestampNanosecondType>().values()[rows.clone()]);
         if values.null_count() == 0 && flags.null_count() == 0 {
             let points = &mut timed.points;
@@ -146,7 +164,11 @@ fn version_condition(series: &Series, state: State, values: &mut Vec<Value>) -> 
 }
 
 /// Rows of a page. Greater than a window of intervals.
-const PAGE_ROWS: usize = 1 << 16;
+pub(crate) const PAGE_ROWS: usize = 1 << 16;
+/// Rows of a statement for several series, which are less than these.
+pub(crate) const TOGETHER_ROWS: usize = 1 << 15;
+/// Series that one statement reads.
+pub(crate) const TOGETHER_MAX: usize = 256;
 
 /// Points of a series in a range of times, page by page.
 pub(crate) struct Pages {
@@ -198,6 +220,44 @@ impl Pages {
         let before = read(sql, series, range, State { as_of, ..state }, None).await?;
         Ok(Some(changed(&if series.quotation { newest(&before) } else { before }, &after)))
     }
+}
+
+/// The present points of series of one table without quotation, in a range of times, by the numbers of the series. A statement
+/// for each series would take longer than its points. `None` if they are [`TOGETHER_ROWS`], or not in order.
+///
+/// # Errors
+/// Those of SQL.
+pub(crate) async fn read_together(
+    sql: &mut SqlClient,
+    table: &str,
+    ids: &[i64],
+    (from, to): (i64, i64),
+) -> Result<Option<HashMap<i64, Timed>>> {
+    let text = format!(
+        "SELECT series, time, value, flag FROM {SCHEMA}.{table} WHERE time >= $1 AND time < $2 AND series = ANY($3) \
+         LIMIT {TOGETHER_ROWS}"
+    );
+    let list = Value::Array(ids.iter().copied().map(Value::Int64).collect());
+    let batches = sql.rows(&text, &[Value::Timestamptz(from), Value::Timestamptz(to), list]).await?;
+    if batches.iter().map(Rows::len).sum::<usize>() >= TOGETHER_ROWS {
+        return Ok(None);
+    }
+    let mut all: HashMap<i64, Timed> = ids.iter().map(|id| (*id, Timed::default())).collect();
+    batches.iter().try_for_each(|rows| add_together(&mut all, rows))?;
+    // The columns store returns rows by series and time, which SQL does not promise.
+    Ok(all.values().all(|timed| timed.times.is_sorted()).then_some(all))
+}
+
+/// Adds rows with the columns `series`, `time`, `value` and `flag`.
+fn add_together(all: &mut HashMap<i64, Timed>, rows: &Rows) -> Result<()> {
+    let columns = PointColumns::of(rows, 1)?;
+    let series = column(rows, 0, &DataType::Int64)?;
+    let mut start = 0;
+    for same in series.as_primitive::<Int64Type>().values().chunk_by(|a, b| a == b) {
+        columns.append(all.entry(same[0]).or_default(), start..start + same.len());
+        start += same.len();
+    }
+    Ok(())
 }
 
 /// Points of a range of times, also those of several versions; at most `limit`.
@@ -309,19 +369,19 @@ pub(crate) async fn newest_version(
 ) -> Result<Option<i64>> {
     let text =
         format!("SELECT max(quotation) FROM {} WHERE series = $1 AND time >= $2 AND time < $3", source(series, as_of));
-    let rows = sql.rows(&text, &[Value::Int64(series.id), Value::Timestamptz(from), Value::Timestamptz(to)]).await?;
+    let values = [Value::Int64(series.id), Value::Timestamptz(from), Value::Timestamptz(to)];
+    let rows = rows_of(sql, &text, &values, as_of).await?;
     rows.first().map_or(Ok(None), |rows| Ok(rows.times(0)?.take(0)))
 }
 
-/// All versions of a series, ascending.
+/// All versions of a series that have a point at a state, ascending.
 ///
 /// # Errors
 /// Those of SQL.
-pub(crate) async fn versions(sql: &mut SqlClient, series: &Series) -> Result<Vec<i64>> {
-    let text =
-        format!("SELECT DISTINCT quotation FROM {} WHERE series = $1 ORDER BY quotation", source(series, AsOf::Now));
+pub(crate) async fn versions(sql: &mut SqlClient, series: &Series, as_of: AsOf) -> Result<Vec<i64>> {
+    let text = format!("SELECT DISTINCT quotation FROM {} WHERE series = $1 ORDER BY quotation", source(series, as_of));
     let mut versions = Vec::new();
-    for rows in sql.rows(&text, &[Value::Int64(series.id)]).await? {
+    for rows in rows_of(sql, &text, &[Value::Int64(series.id)], as_of).await? {
         let mut times = rows.times(0)?;
         versions.extend((0..rows.len()).filter_map(|row| times.take(row)));
     }

@@ -131,3 +131,8 @@ pub(crate) fn option_of(text: Option<&str>) -> Value {
 pub(crate) fn invalid(message: String) -> Error {
     Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
 }
+
+/// An error with the name of its series, for requests for several.
+pub(crate) fn of_series(name: &str, error: Error) -> Error {
+    error.context(format!("series \"{name}\""))
+}

@@ -158,8 +158,3 @@ pub(crate) async fn delete(
     })
     .await
 }
-
-/// An error with the name of its series, for requests for several.
-pub(crate) fn of_series(name: &str, error: Error) -> Error {
-    error.context(format!("series \"{name}\""))
-}

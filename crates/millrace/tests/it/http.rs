@@ -12,11 +12,29 @@ pub(crate) fn request(host: &str, method: &str, target: &str, body: &[u8]) -> st
 
 /// Like [`request`], for replies that are not text.
 pub(crate) fn request_bytes(host: &str, method: &str, target: &str, body: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
+    exchange(host, method, target, "", body)
+}
+
+/// Like [`request`], with a header such as `Accept: text/csv`.
+pub(crate) fn request_with(
+    host: &str,
+    method: &str,
+    target: &str,
+    header: &str,
+    body: &[u8],
+) -> std::io::Result<(u16, String)> {
+    exchange(host, method, target, &format!("{header}\r\n"), body)
+        .map(|(status, body)| (status, String::from_utf8_lossy(&body).into_owned()))
+}
+
+/// - `headers`: lines that end with CRLF.
+fn exchange(host: &str, method: &str, target: &str, headers: &str, body: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
     let mut stream = TcpStream::connect(host)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     let length = body.len();
-    let head =
-        format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+    let head = format!(
+        "{method} {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n"
+    );
     stream.write_all(head.as_bytes())?;
     stream.write_all(body)?;
     let mut reply = Vec::new();

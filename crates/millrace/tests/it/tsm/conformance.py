@@ -31,6 +31,7 @@ REQUEST_TIMEOUT_S = 60
 FROM, TO = "2025-03-29T23:00:00Z", "2025-03-30T22:00:00Z"
 
 CSV, ARROW = "text/csv", "application/vnd.apache.arrow.stream"
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 # The content of the response before.
 LAST = object()
 # Ends a stream of Arrow.
@@ -112,6 +113,15 @@ def script(tag):
         call(404, "GET", ONE, id="L4"),
         call(400, "POST", S, {"existing": "replace"}, quarters("L4")),
         call(200, "POST", f"{R}/units", {"format": "csv"}, f"Name;BaseUnit;Factor\n{unit}x;W;1,5\n", {"Content-Type": CSV}),
+        # Lists as workbooks: what is read is written back.
+        call(200, "GET", f"{R}/timeseriescollections/definition", {"name": ["L1", "L2"], "format": "xlsx"}),
+        call(201, "POST", S, {"existing": "change"}, LAST, {"Content-Type": XLSX}),
+        call(200, "GET", S, {"name": "L%"}, headers={"Accept": XLSX}),
+        call(206, "GET", S, {"mediaType": "xlsx"}, headers={"Range": "timeseries=0-1"}),
+        call(201, "POST", S, {"existing": "skip", "format": "xlsx"}, LAST, {"Content-Type": XLSX}),
+        call(200, "GET", f"{R}/units", {"format": "xlsx"}),
+        call(200, "POST", f"{R}/units", {}, LAST, {"Content-Type": XLSX}),
+        call(400, "POST", S, {}, b"nothing", {"Content-Type": XLSX}),
         call(400, "POST", S, body={"Name": "X"}),
         call(400, "POST", S, body=quarters("X", Colour="red")),
         call(404, "POST", S, body={**quarters("X"), "Unit": "nothing"}),
@@ -154,7 +164,8 @@ def script(tag):
             {"quotationBefore": "2025-01-03T00:00:00Z", "exactQuotation": "true", "versions": 2}, {"quotationBefore": "2025-01-03T00:00:00Z"})),
         # Encodings: what is read is written back.
         *(request for query, headers, media_type in (
-            ({"format": "csv"}, {}, CSV), ({"stamps": "local"}, {"Accept": CSV}, CSV), ({"mediaType": "arrow"}, {}, ARROW), ({}, {"Accept": ARROW}, ARROW))
+            ({"format": "csv"}, {}, CSV), ({"stamps": "local"}, {"Accept": CSV}, CSV), ({"mediaType": "arrow"}, {}, ARROW), ({}, {"Accept": ARROW}, ARROW),
+            ({"format": "xlsx"}, {}, XLSX), ({"timeZone": "Europe/Vienna"}, {"Accept": XLSX}, XLSX))
           for request in (
               call(200, "GET", DATA, {**period, **query}, headers=headers, id="P"), write({}, LAST, media_type, id="W"),
               call(200, "GET", MANY, {**period, "name": ["P", "C"], **query}, headers=headers), write({"atomic": "true"}, LAST, media_type, MANY),
@@ -162,6 +173,7 @@ def script(tag):
         write({"interval": "Hour", "unit": "MWh", "timeZone": "Europe/Vienna"}, "\ufeffvalue;from\r\n1,5;2025-03-30T04:00:00\r\n", CSV, id="W"),
         write({}, "Time,Value\n", CSV, expected=400, id="W"),
         write({}, b"nothing", ARROW, expected=400, id="W"),
+        write({}, b"nothing", XLSX, expected=400, id="W"),
         call(200, "GET", DATA, {**period, "interval": "Hour"}, headers={"Accept": "text/html, */*"}, id="S"),
         read({**period, "format": "xml"}, 400),
         read({}, name="S"),
@@ -243,7 +255,7 @@ def problems(response, query, headers, path):
     if response.status_code != 200 or path not in (DATA, MANY):
         return
     wanted = query.get("mediaType") or query.get("format") or headers.get("Accept", "")
-    wanted = next((media_type for name, media_type in (("csv", CSV), ("arrow", ARROW)) if name in wanted), "application/json")
+    wanted = next((media_type for name, media_type in (("csv", CSV), ("arrow", ARROW), ("xlsx", XLSX), (XLSX, XLSX)) if name in wanted), "application/json")
     found = response.headers["content-type"][0]
     if found != wanted:
         yield f"content type {found}, expected {wanted}"
@@ -254,6 +266,9 @@ def problems(response, query, headers, path):
     elif wanted == ARROW:
         if not response.content.startswith(ARROW_END[:4]) or not response.content.endswith(ARROW_END):
             yield "the body is not a stream of Arrow"
+    elif wanted == XLSX:
+        if not response.content.startswith(b"PK\x03\x04"):
+            yield "the body is not a workbook"
     elif path == MANY and query.get("name") == ["P", "P"]:
         first, second = response.json()
         if first != second:
@@ -376,13 +391,13 @@ def steer(case):
                 data["Name"] = "W" if at == 0 else f"nothing{at}"
 
 
-@schemathesis.serializer(CSV, ARROW)
+@schemathesis.serializer(CSV, ARROW, XLSX)
 def points_as_bytes(context, value):
     data = getattr(value, "data", value)
     return data if isinstance(data, bytes) else str(data).encode("utf-8", "replace")
 
 
-@schemathesis.deserializer(CSV, ARROW)
+@schemathesis.deserializer(CSV, ARROW, XLSX)
 def points_as_text(context, response):
     return response.content.decode("utf-8", "replace")
 

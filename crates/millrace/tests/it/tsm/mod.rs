@@ -1,12 +1,16 @@
 //! Managed time series by REST.
 
+mod as_of;
+mod bulk_writes;
+mod random;
+
 use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value as Json, json};
 
 use crate::clients::{printed, tool};
-use crate::http::request;
+use crate::http::{request, request_bytes};
 use crate::postgres::Postgres;
 use crate::server::{Server, folder, millrace};
 
@@ -858,7 +862,7 @@ fn functions_of_sql_define_read_compute_and_remove_series() {
 }
 
 #[test]
-fn clients_of_python_read_and_write_points_as_arrow_csv_and_by_sql() {
+fn clients_of_python_read_and_write_points_as_arrow_csv_workbooks_and_by_sql() {
     let (_folder, data) = folder();
     let server = Server::start(&data);
     let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/tsm/python_client.py");
@@ -866,6 +870,123 @@ fn clients_of_python_read_and_write_points_as_arrow_csv_and_by_sql() {
     let output = Command::new(python).arg(script).arg(&server.http).arg(&server.pg).output().unwrap();
     let text = printed(&output);
     assert!(output.status.success() && text.contains("all points came back"), "{text}");
+    server.stop();
+}
+
+/// A workbook with one sheet, whose rows `write` makes.
+fn workbook_of(header: &[&str], write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut rows = Vec::new();
+    write(&mut rows);
+    let mut writer = workbook::Writer::new("Sheet", header).unwrap();
+    writer.write(&rows).unwrap();
+    writer.finish().unwrap()
+}
+
+#[test]
+fn workbooks_that_are_read_are_written_to_the_same_values() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    for name in ["P", "Copy", "Sum", "Many"] {
+        client.create(&quarter_hours(name));
+    }
+    client.create(&json!({ "Name": "S", "Type": "Spontaneous", "Unit": "kW", "TimeZone": "Europe/Vienna" }));
+    client.create(&json!({ "Name": "T", "Type": "Spontaneous", "Unit": "kW", "TimeZone": "Europe/Vienna" }));
+    // 50 days, with the hour that the clock shows twice.
+    let start = "2025-10-01T00:00:00Z";
+    client.write("P", start, 900, &(0..4800).map(f64::from).collect::<Vec<_>>());
+    client.ok("PUT", "/timeseries/P/data", &json!({ "Data": [{ "From": start, "Value": null, "Flag": 7 }] }));
+    let odd = json!([
+        { "From": "1850-01-01T00:00:00Z", "Value": 0.1, "Flag": 9 },
+        { "From": "2025-10-26T01:30:00.000000001Z", "Value": "NaN", "Flag": 21 },
+        { "From": "2025-10-26T02:00:00.001Z", "Value": "-Infinity", "Flag": 9 },
+    ]);
+    client.ok("PUT", "/timeseries/S/data", &json!({ "Data": odd }));
+    let bytes = |method: &str, path: &str, body: &[u8]| {
+        request_bytes(&server.http, method, &format!("{REPOSITORY}{path}"), body).unwrap()
+    };
+    for (from, to) in [("P", "Copy"), ("S", "T")] {
+        let (status, body) = bytes("GET", &format!("/timeseries/{from}/data?format=xlsx"), b"");
+        assert_eq!(status, 200);
+        let (status, text) = bytes("PUT", &format!("/timeseries/{to}/data?format=xlsx"), &body);
+        assert_eq!(status, 204, "{}", String::from_utf8_lossy(&text));
+        let read = |name: &str| client.get(&format!("/timeseries/{name}/data"))["Data"].clone();
+        assert_eq!(read(from), read(to));
+    }
+    let october = "from=2025-10-01T00:00:00Z&to=2025-11-01T00:00:00Z";
+    let (status, body) = bytes("GET", &format!("/timeseriescollections/data/sum?name=P&{october}&format=xlsx"), b"");
+    assert_eq!(status, 200);
+    assert_eq!(bytes("PUT", "/timeseries/Sum/data?format=xlsx", &body).0, 204);
+    assert_eq!(client.points("Sum", ""), client.points("P", october));
+    let (status, body) = bytes("GET", "/timeseriescollections/data?name=P&name=S&name=Many&format=xlsx", b"");
+    assert_eq!(status, 200);
+    client.ok("DELETE", "/timeseries/P/data?from=2025-10-01&to=2025-12-01", &Json::Null);
+    assert_eq!(client.points("P", ""), []);
+    let (status, text) = bytes("PUT", "/timeseriescollections/data?format=xlsx&atomic=true", &body);
+    assert_eq!(status, 204, "{}", String::from_utf8_lossy(&text));
+    assert_eq!(client.points("P", ""), client.points("Copy", ""));
+    // A date is what the clock of the given zone shows.
+    let noon = 1_735_732_800_000;
+    let dates = workbook_of(&["Value", "From"], |rows| {
+        let mut row = workbook::RowWriter::start(rows);
+        row.number(5.0);
+        row.clock(noon);
+        row.end();
+    });
+    for (query, expected) in [("", "2025-01-01T11:00:00Z"), ("&timeZone=Asia/Tokyo", "2025-01-01T03:00:00Z")] {
+        assert_eq!(bytes("PUT", &format!("/timeseries/Many/data?format=xlsx{query}"), &dates).0, 204);
+        assert!(client.points("Many", "").contains(&point(expected, 5.0, 9)), "{expected}");
+    }
+    server.stop();
+}
+
+#[test]
+fn workbooks_that_cannot_be_read_name_the_cell_and_change_nothing() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    client.create(&quarter_hours("P"));
+    let refused = |method: &str, path: &str, body: &[u8], expected: &str| {
+        let (status, text) = request(&server.http, method, &format!("{REPOSITORY}{path}"), body).unwrap();
+        assert!(status == 400 && text.contains(expected), "{path}: {status} {text}");
+    };
+    let twice = workbook_of(&["From", "Value"], |rows| {
+        let mut row = workbook::RowWriter::start(rows);
+        row.clock(1_761_445_800_000);
+        row.number(1.0);
+        row.end();
+    });
+    refused(
+        "PUT",
+        "/timeseries/P/data?format=xlsx",
+        &twice,
+        "Sheet!A2: time \\\"2025-10-26T02:30:00\\\" is shown twice",
+    );
+    refused("PUT", "/timeseriescollections/data?format=xlsx", &twice, "has no column Name");
+    refused("PUT", "/timeseries/P/data?format=xlsx", b"From,Value\n", "expected the zip of an .xlsx file");
+    let wrong = workbook_of(&["Name", "Interval", "Audit"], |rows| {
+        for (name, audit) in [("A", "yes"), ("B", "perhaps")] {
+            let mut row = workbook::RowWriter::start(rows);
+            [name, "Hour", audit].iter().for_each(|text| row.text(text));
+            row.end();
+        }
+    });
+    refused("POST", "/timeseries?format=xlsx", &wrong, "Sheet row 3: column Audit: \\\"perhaps\\\"");
+    refused("GET", "/timeseries?format=csv", b"", "definitions are read as timestamp (JSON) or xlsx");
+    assert_eq!(client.points("P", ""), []);
+    assert_eq!(client.send("GET", "/timeseries/A", &Json::Null).0, 404);
+    server.stop();
+}
+
+#[test]
+fn excel_reads_series_by_psqlodbc_and_the_statements_of_power_query() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/tsm/odbc.py");
+    let python = tool("MILLRACE_TEST_PYTHON", "python/bin/python");
+    let output = Command::new(python).arg(script).arg(&server.http).arg(&server.pg).output().unwrap();
+    let text = printed(&output);
+    assert!(output.status.success() && text.contains("all facts hold"), "{text}\nserver log:\n{}", server.log_text());
     server.stop();
 }
 

@@ -1,15 +1,19 @@
-"""A client as users of pandas and pyarrow write it: python_client.py HTTP_ADDRESS PG_ADDRESS"""
+"""A client as users of pandas, pyarrow and openpyxl write it: python_client.py HTTP_ADDRESS PG_ADDRESS"""
 
+import datetime
 import io
 import sys
+import urllib.error
 import urllib.request
 
+import openpyxl
 import psycopg
 import pyarrow as pa
 import pyarrow.csv
 
 BASE = f"http://{sys.argv[1]}/tsm/v1/default"
 ARROW, CSV = "application/vnd.apache.arrow.stream", "text/csv"
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 SERIES, DAYS = 30, 31
 QUARTERS = DAYS * 96
 
@@ -88,8 +92,85 @@ with psycopg.connect(f"host={host} port={port} user=ada dbname=millrace") as con
     # Values as parameters of the server, of several types.
     statement = "SELECT count(*), sum(value) FROM tsm.read(%s, %s, %s, step => %s, unit => %s)"
     times = connection.execute("SELECT timestamptz '2024-12-31 23:00+00', timestamptz '2025-01-31 23:00+00'").fetchone()
-    for start, finish in (("2025-01-01", "2025-02-01"), times):
+    # A date and a timestamp without offset are of the series' zone.
+    dates = datetime.date(2025, 1, 1), datetime.date(2025, 2, 1)
+    clock = datetime.datetime(2025, 1, 1), datetime.datetime(2025, 2, 1)
+    for start, finish in (("2025-01-01", "2025-02-01"), times, dates, clock):
         count, total = connection.execute(statement, ["M07", start, finish, "Day", "MWh"]).fetchone()
         energy = sum(value for name, value in zip(changed["series"], changed["value"]) if name == "M07" and value is not None)
         assert count == DAYS and abs(total - energy / 4000) < 1e-9, (count, total, energy / 4000)
+
+
+def saved(book):
+    sink = io.BytesIO()
+    book.save(sink)
+    return sink.getvalue()
+
+
+# Workbooks of Excel: what is read has dates of the clock, and what openpyxl writes is read.
+def sheet_of(body):
+    (sheet,) = openpyxl.load_workbook(io.BytesIO(body)).worksheets
+    return list(sheet.iter_rows(values_only=True))
+
+
+now = sorted_rows(pa.ipc.open_stream(call("GET", f"/timeseriescollections/data?{names}&{period}", Accept=ARROW)).read_all()).to_pydict()
+body = call("GET", f"/timeseriescollections/data?{names}&{period}&format=xlsx")
+header, *points = sheet_of(body)
+assert header == ("Name", "From", "Value", "Flag") and len(points) == SERIES * QUARTERS, (header, len(points))
+clock = datetime.timedelta(hours=1)  # January in Vienna
+for row, (name, start, value, flag) in enumerate(points):
+    shown = now["time"][row].replace(tzinfo=None) + clock
+    assert (name, start, value, flag) == (now["series"][row], shown, now["value"][row], now["flag"][row]), (row, name, start, value, flag)
+
+book = openpyxl.Workbook()
+first = book.active
+first.title = "My data"
+first.append(["value", "FROM"])
+days = [datetime.datetime(2025, 10, 25, 23, 45), "2025-10-26T02:00:00A", "2025-10-26T02:00:00B", datetime.datetime(2025, 10, 26, 3)]
+for number, day in enumerate(days):
+    first.append([number + 0.25, day])
+second = book.create_sheet("More")
+second.append(["From", "Value", "Flag"])
+second.append([datetime.datetime(2025, 10, 27), "NaN", 9])
+second.append([datetime.date(2025, 10, 28), None, None])
+call("PUT", "/timeseries/M00/data", saved(book), Content_Type=XLSX)
+_, *points = sheet_of(call("GET", "/timeseries/M00/data?from=2025-10-25T23:45&to=2025-10-28T00:15", Accept=XLSX))
+found = {start: (value, flag) for start, value, flag in points if flag != 19 or start == datetime.datetime(2025, 10, 28)}
+assert found == {
+    datetime.datetime(2025, 10, 25, 23, 45): (0.25, 9), "2025-10-26T02:00:00+02:00": (1.25, 9), "2025-10-26T02:00:00+01:00": (2.25, 9),
+    datetime.datetime(2025, 10, 26, 3): (3.25, 9), datetime.datetime(2025, 10, 27): ("NaN", 9), datetime.datetime(2025, 10, 28): (None, 19),
+}, found
+first["B3"] = datetime.datetime(2025, 10, 26, 2)
+try:
+    call("PUT", "/timeseries/M00/data", saved(book), Content_Type=XLSX)
+    raise AssertionError("a time that the clock shows twice was taken")
+except urllib.error.HTTPError as error:
+    text = error.read().decode()
+    assert error.code == 400 and "'My data'!B3" in text and "shown twice" in text, text
+first["B3"] = "=B2"
+try:
+    call("PUT", "/timeseries/M00/data", saved(book), Content_Type=XLSX)
+    raise AssertionError("a formula without a value was taken")
+except urllib.error.HTTPError as error:
+    text = error.read().decode()
+    assert "'My data'!B3: a formula without a value" in text, text
+
+# Definitions: a list is read, changed as a spreadsheet does it, and written.
+book = openpyxl.load_workbook(io.BytesIO(call("GET", "/timeseries?name=M0%25&format=xlsx")))
+sheet = book.active
+columns = {cell.value: cell.column for cell in sheet[1]}
+for row in range(2, sheet.max_row + 1):
+    assert sheet.cell(row, columns["Interval"]).value == "15 Minute"
+    sheet.cell(row, columns["Description"]).value = f"of row {row}"
+    sheet.cell(row, columns["Audit"]).value = True
+call("POST", "/timeseries?existing=change", saved(book), Content_Type=XLSX)
+header, *rows = sheet_of(call("GET", "/timeseries?name=M0%25", Accept=XLSX))
+described = [(row[header.index("Description")], row[header.index("Audit")]) for row in rows]
+assert described == [(f"of row {row}", True) for row in range(2, 12)], described
+book = openpyxl.Workbook()
+book.active.append(["Name", "BaseUnit", "Factor"])
+book.active.append(["kcal/h", "W", 1.163])
+call("POST", "/units", saved(book), Content_Type=XLSX)
+header, *rows = sheet_of(call("GET", "/units?format=xlsx"))
+assert ("kcal/h", "W", 1.163) in [row[:3] for row in rows], rows
 print("all points came back")
