@@ -434,7 +434,7 @@ fn usual_statements_are_series_statements() {
 }
 
 #[test]
-fn series_are_looked_up_by_an_array_that_is_a_parameter() {
+fn series_are_looked_up_by_an_array_that_is_known() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let fixture = Fixture::new();
     let mut client = Client::new(&fixture, Storage::Memory);
@@ -457,6 +457,12 @@ fn series_are_looked_up_by_an_array_that_is_a_parameter() {
             let plan = plan.into_iter().flatten().flatten().collect::<Vec<_>>().join("\n");
             assert!(plan.contains(expected), "{sql}: {plan}");
             assert!(plan.starts_with("Series statement") || !plan.contains("evaluate"), "{sql}: {plan}");
+        }
+        for array in ["'{a,b,x}'", "ARRAY['a', 'b', 'x']", "ARRAY['a', NULL, 'b']"] {
+            let plan =
+                client.table(&format!("EXPLAIN ANALYZE SELECT v FROM o WHERE dev = ANY ({array})")).await.unwrap();
+            let plan = plan.join("\n");
+            assert!(plan.contains("rows read=2") && !plan.contains("evaluate"), "{array}: {plan}");
         }
     });
 }

@@ -177,16 +177,11 @@ impl Lowering<'_> {
                 }
             }
             ExprKind::InList { all, call, left, list } => {
-                let items: Option<Vec<&Value>> = list
-                    .iter()
-                    .map(|item| if let ExprKind::Constant(value) = &item.kind { Some(value) } else { None })
-                    .collect();
-                let Some(items) = items else { return Ok(None) };
+                let Some(items) = constants(list) else { return Ok(None) };
                 self.in_list(*all, call, left, &items, call.arguments.get(1).copied(), schema)?
             }
-            ExprKind::Quantified { all, call, operands } => match &operands[1].kind {
-                ExprKind::Constant(Value::Array { items, .. }) if !items.is_empty() => {
-                    let items: Vec<&Value> = items.iter().collect();
+            ExprKind::Quantified { all, call, operands } => match constant_items(&operands[1].kind) {
+                Some(items) if !items.is_empty() => {
                     self.in_list(*all, call, &operands[0], &items, call.arguments.get(1).copied(), schema)?
                 }
                 _ => None,
@@ -568,6 +563,20 @@ pub(crate) fn split<'e>(condition: &'e Expr, into: &mut Vec<&'e Expr>) {
         ExprKind::And(list) => list.iter().for_each(|part| split(part, into)),
         _ => into.push(condition),
     }
+}
+
+/// The elements of an array that are constants: `'{1,2}'`, `ARRAY[1, 2]`.
+fn constant_items(array: &ExprKind) -> Option<Vec<&Value>> {
+    match array {
+        ExprKind::Constant(Value::Array { items, .. }) => Some(items.iter().collect()),
+        ExprKind::Array { elements, .. } => constants(elements),
+        _ => None,
+    }
+}
+
+/// The values of expressions that are constants.
+fn constants(list: &[Expr]) -> Option<Vec<&Value>> {
+    list.iter().map(|item| if let ExprKind::Constant(value) = &item.kind { Some(value) } else { None }).collect()
 }
 
 /// Expressions joined by an operator; `None` without any.
