@@ -5,12 +5,17 @@
 //!
 //! - Entries, and bytes of all entries inflated, are below limits; each entry has the size that it declares.
 //! - No part of XML has control characters, so that what follows holds in every encoding of text.
+//! - No two sheets are the same part, which would be read as often as it is named.
 //! - No part announces more shared strings (`uniqueCount`) than fit into it: the reader allocates as many.
 
-use std::io::{Cursor, Read};
+use std::collections::HashSet;
+use std::io::{BufReader, Cursor, Read};
 
 use memchr::memmem;
 use model::{Error, Result, SqlState};
+use quick_xml::Reader;
+use quick_xml::escape::unescape;
+use quick_xml::events::Event;
 use zip::ZipArchive;
 
 use crate::invalid;
@@ -55,9 +60,47 @@ pub(crate) fn memory_of(body: &[u8]) -> Result<u64> {
         let mut entry = zip.by_index(at).map_err(|error| malformed(&error))?;
         let (name, declared) = (entry.name().map_err(|error| malformed(&error))?.to_ascii_lowercase(), entry.size());
         check_entry(&mut entry, &name, declared, &mut piece).map_err(|error| error.context(name.clone()))?;
+        drop(entry);
+        if let Some((_, element, attribute)) = NAMES.iter().find(|(part, ..)| name.ends_with(part)) {
+            let entry = zip.by_index(at).map_err(|error| malformed(&error))?;
+            check_distinct(entry, element, attribute).map_err(|error| error.context(name.clone()))?;
+        }
         memory += declared * times(&name);
     }
     Ok(memory)
+}
+
+/// Ends of the names of parts that name sheets: element and attribute that do.
+const NAMES: [(&str, &str, &str); 2] =
+    [("workbook.xml", "sheet", "id"), ("workbook.xml.rels", "Relationship", "Target")];
+
+/// Refuses a part whose elements name the same thing twice.
+fn check_distinct(part: impl Read, element: &str, attribute: &str) -> Result<()> {
+    let mut xml = Reader::from_reader(BufReader::new(part));
+    let (mut names, mut buffer) = (HashSet::new(), Vec::new());
+    loop {
+        buffer.clear();
+        let tag = match xml.read_event_into(&mut buffer).map_err(|error| malformed(&error))? {
+            Event::Start(tag) | Event::Empty(tag) if tag.local_name().as_ref() == element => tag,
+            Event::Eof => return Ok(()),
+            _ => continue,
+        };
+        for own in tag.attributes().with_checks(false) {
+            let own = own.map_err(|error| malformed(&error))?;
+            if own.key.local_name().as_ref() != attribute {
+                continue;
+            }
+            let name = unescape(&own.value).map_err(|error| malformed(&error))?.to_lowercase();
+            // A path may be that of the zip or of the part's folder.
+            let tail: Vec<&str> = name.rsplit('/').take(2).collect();
+            if !names.insert(tail.join("/")) {
+                return Err(invalid(format!("{element} \"{name}\" is there twice")));
+            }
+            if names.len() > ENTRIES_MAX {
+                return Err(limit(format!("more than {ENTRIES_MAX} elements {element}")));
+            }
+        }
+    }
 }
 
 fn times(name: &str) -> u64 {

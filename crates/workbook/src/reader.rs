@@ -11,7 +11,7 @@ use crate::{SHEET_COLUMNS_MAX, SHEET_ROWS_MAX, guard, invalid, serial};
 /// Characters of a text that an error shows.
 const SHOWN_CHARS_MAX: usize = 64;
 
-/// A workbook. Of a formula the value counts that was stored with it.
+/// A workbook. A formula counts as the value that was stored with it.
 pub struct Workbook<'a> {
     xlsx: Xlsx<Cursor<&'a [u8]>>,
     /// Names of the worksheets that are not hidden, in their order.

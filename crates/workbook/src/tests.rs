@@ -252,6 +252,17 @@ fn zips_that_grow_without_bounds_are_refused_before_they_do() {
     ] {
         refused(&workbook(sheet, strings, ""), expected);
     }
+    let twice = [
+        (
+            "xl/workbook.xml",
+            "<workbook><sheets><sheet name=\"A\" r:id=\"rId1\"/><x:sheet id='rId1'/></sheets></workbook>",
+        ),
+        (
+            "xl/_rels/workbook.xml.rels",
+            "<R><Relationship Target=\"a/S&#x31;.xml\"/><Relationship Target=\"/xl/A/s1.xml\"/></R>",
+        ),
+    ];
+    twice.iter().for_each(|part| refused(&zipped(&[*part]), "is there twice"));
     let names: Vec<String> = (0..5_000).map(|at| at.to_string()).collect();
     let many: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "")).collect();
     refused(&zipped(&many), "more than 4096 zip entries");
