@@ -42,6 +42,12 @@ impl Points {
         self.values.len()
     }
 
+    /// Whether all columns have a length.
+    #[must_use]
+    pub fn has_len(&self, len: usize) -> bool {
+        [self.values.len(), self.present.len(), self.flags.len()] == [len; 3]
+    }
+
     /// Whether there are no points.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -67,13 +73,6 @@ impl Points {
         self.values.truncate(len);
         self.present.truncate(len);
         self.flags.truncate(len);
-    }
-
-    /// Removes the first points.
-    pub fn skip(&mut self, len: usize) {
-        self.values.drain(..len);
-        self.present.drain(..len);
-        self.flags.drain(..len);
     }
 
     /// Value and flag of a point.

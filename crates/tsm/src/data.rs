@@ -143,7 +143,7 @@ impl CellPoints {
     }
 }
 
-/// What a clock shows, as a text without an offset.
+/// A clock time, as a text without an offset.
 fn clock_text(clock_ms: i64) -> Result<String> {
     let since = SignedDuration::from_millis(clock_ms);
     let local = DateTime::constant(1970, 1, 1, 0, 0, 0, 0).checked_add(since);

@@ -27,7 +27,7 @@ use crate::periods;
 use crate::reading::{self, Output, READ_ONE_STATE, Reading, Wanted};
 use crate::replies::{self, Piece};
 use crate::sources::{self, Quotation, WINDOW};
-use crate::store::{self, AsOf, State, TOGETHER_ROWS, Timed, Version};
+use crate::store::{self, AsOf, State, TOGETHER_MAX, TOGETHER_ROWS, Timed, Version};
 use crate::tables::{invalid, of_series};
 use crate::units::Units;
 use crate::writing::{self, Prepared};
@@ -105,11 +105,9 @@ async fn reply_with(
     writer.start(&mut out, &head)?;
     if reading.is_long() {
         let sum = vec![Term { reading, times: None }];
-        return windows(request, sql, sum, (document, writer), out).await;
+        return windows(request, (sql, units), sum, (document, writer), out).await;
     }
-    if reading.needs_transaction() {
-        sql.run(READ_ONE_STATE, &[]).await?;
-    }
+    reading.begin(&mut sql, units).await?;
     while let Some(timed) = reading.next(&mut sql).await? {
         writer.write_all(&mut out, timed)?;
     }
@@ -123,13 +121,16 @@ async fn reply_with(
 /// - `out`: the reply up to the points.
 async fn windows(
     request: &Request,
-    mut sql: SqlClient,
-    terms: Vec<Term>,
+    (mut sql, units): (SqlClient, &Units),
+    mut terms: Vec<Term>,
     (document, writer): (Document, PointWriter),
     out: Vec<u8>,
 ) -> Result<Response> {
     if !terms.iter().all(|term| term.reading.is_earlier()) {
         sql.run(READ_ONE_STATE, &[]).await?;
+        for term in &mut terms {
+            term.reading.resolve(&mut sql, units).await?;
+        }
     }
     let memory = request.database().engine().memory().clone();
     let pieces = stream::unfold(
@@ -337,15 +338,15 @@ async fn read_many(request: &Request) -> Result<Response> {
     }
     let start = document.start(&heads)?;
     let groups = groups(parts, heads);
-    let database = request.database().clone();
+    let (database, units) = (request.database().clone(), Arc::new(units));
     let pieces = stream::iter(groups)
         .map(move |group| {
             let (sender, receiver) = mpsc::channel(PIECES);
-            let database = database.clone();
+            let (database, units) = (database.clone(), Arc::clone(&units));
             // Ends with its receiver, when the client goes away.
             let task = tokio::spawn(query::computing(Box::pin(async move {
                 let made = tokio::select! {
-                    made = pieces_of(&database, group, &sender) => made,
+                    made = pieces_of(&database, &units, group, &sender) => made,
                     () = sender.closed() => return,
                 };
                 if let Err(error) = made {
@@ -397,6 +398,7 @@ fn groups(parts: Vec<Part>, heads: Vec<Head>) -> Vec<Vec<(Part, Head)>> {
 /// Sends the pieces of a group.
 async fn pieces_of(
     database: &Database,
+    units: &Units,
     mut group: Vec<(Part, Head)>,
     sender: &mpsc::Sender<Result<Piece>>,
 ) -> Result<()> {
@@ -409,11 +411,15 @@ async fn pieces_of(
     let mut out = piece();
     if group.iter().any(|(part, _)| part.reading.needs_transaction()) {
         sql.run(READ_ONE_STATE, &[]).await?;
+        for (part, head) in &mut group {
+            part.reading.resolve(&mut sql, units).await.map_err(|error| of_series(&head.name, error))?;
+        }
     }
     let mut ahead = 0;
     for at in 0..group.len() {
         if at == ahead {
-            let mut readings: Vec<&mut Reading> = group[at..].iter_mut().map(|(part, _)| &mut part.reading).collect();
+            let next = group[at..].iter_mut().take(TOGETHER_MAX);
+            let mut readings: Vec<&mut Reading> = next.map(|(part, _)| &mut part.reading).collect();
             ahead += reading::read_ahead(&mut sql, &mut readings).await?;
         }
         let (Part { reading, writer }, head) = &mut group[at];
@@ -545,7 +551,7 @@ pub(crate) async fn sum(request: Request) -> Result<Response> {
     let writer = document.writer(0, &head, range.calendar(&first));
     let mut out = document.start(std::slice::from_ref(&head))?;
     writer.start(&mut out, &head)?;
-    windows(&request, sql, terms, (document, writer), out).await
+    windows(&request, (sql, &units), terms, (document, writer), out).await
 }
 
 /// Series that have a value of an attribute at some time, with these times.

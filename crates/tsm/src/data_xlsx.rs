@@ -25,6 +25,8 @@ pub(crate) const TITLE: &str = "Points";
 const COLUMNS: [&str; 4] = ["Name", "From", "Value", "Flag"];
 /// Longest text that is a time. A few bytes of a workbook can stand for a long text in each of very many rows.
 const TIME_BYTES_MAX: usize = 40;
+/// Memory of a series in addition to its points: a list may have another one in each row.
+const SERIES_BYTES: u64 = 1_024;
 const NS_PER_MS: i64 = 1_000_000;
 
 /// Names of the columns.
@@ -34,14 +36,22 @@ pub(crate) fn header(is_list: bool) -> &'static [&'static str] {
 
 /// Parses a body: every sheet that is not hidden is read, and has its own header.
 ///
-/// - `reserve`: reserves as many bytes of memory.
+/// - `reserve`: reserves as many bytes of memory, again and again.
 ///
 /// # Errors
 /// 22023 for bytes that are no workbook, and naming the cell of what cannot be read; 54000 for a workbook that inflates to too
 /// much; those of `reserve`.
-pub(crate) fn parse(body: &[u8], is_list: bool, reserve: impl FnOnce(u64) -> Result<()>) -> Result<Vec<Sent<'static>>> {
+pub(crate) fn parse(
+    body: &[u8],
+    is_list: bool,
+    mut reserve: impl FnMut(u64) -> Result<()>,
+) -> Result<Vec<Sent<'static>>> {
     let mut read = Read { is_list, ..Read::default() };
-    Workbook::open(body, reserve)?.rows(|row| read.row(row))?;
+    Workbook::open(body, &mut reserve)?.rows(|row| {
+        let known = read.all.len();
+        read.row(row)?;
+        if read.all.len() == known { Ok(()) } else { reserve(SERIES_BYTES) }
+    })?;
     Ok(read.finish())
 }
 
@@ -148,7 +158,7 @@ impl Columns {
         Ok(Columns { name, from: needed(1)?, value: needed(2)?, flag: found[3] })
     }
 
-    /// Whether a row has nothing in any of the columns: what stands beside them is not read.
+    /// Whether a row has nothing in any of the columns: other columns are not read.
     fn is_empty(&self, row: &Row<'_, '_>) -> bool {
         let columns = [self.name, Some(self.from), Some(self.value), self.flag];
         columns.into_iter().flatten().all(|column| *row.cell(column) == Cell::Empty)
@@ -216,7 +226,7 @@ impl XlsxWriter {
         }
     }
 
-    /// What the clock shows at a time, if it shows it once and a date of Excel can be it.
+    /// The clock time at a time, if the clock shows it once and a date of Excel can be it.
     fn clock(&self, time: i64) -> Option<i64> {
         if time % NS_PER_MS != 0 {
             return None;

@@ -6,14 +6,12 @@ use model::{Error, Result, SqlState};
 use query::client::SqlClient;
 use serde_json::Value as Json;
 
+use crate::definition_csv::check_count;
 use crate::definition_json::{SeriesJson, json_of};
 use crate::definitions::{self, Series};
 use crate::sources;
 use crate::tables::invalid;
 use crate::units::Units;
-
-/// Definitions of one import.
-const IMPORT_MAX: usize = 100_000;
 
 /// The fate of a series that an import finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,10 +93,7 @@ pub(crate) async fn import(
     existing: Existing,
     user: &str,
 ) -> Result<Vec<Series>> {
-    if all.len() > IMPORT_MAX {
-        let message = format!("{} definitions in one request: expected at most {IMPORT_MAX}", all.len());
-        return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
-    }
+    check_count(all.len())?;
     let mut plain = Vec::new();
     let mut formulas = Vec::new();
     let mut names = HashMap::new();

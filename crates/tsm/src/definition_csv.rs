@@ -5,7 +5,7 @@
 //! member that is not given.
 
 use csv::{ReaderBuilder, Trim};
-use model::Result;
+use model::{Error, Result, SqlState};
 use serde_json::{Map, Value as Json, json};
 
 use crate::data_csv::{malformed, separator, without_mark};
@@ -17,6 +17,21 @@ pub(crate) const ATTRIBUTE: &str = "Attributes.";
 const NUMBERS: [&str; 4] = ["ID", "Multiplier", "Factor", "Offset"];
 const FORMULA: &str = "Formula";
 const FLAGS: [&str; 2] = ["Audit", "Quotation"];
+
+/// Definitions of one import.
+const IMPORT_MAX: usize = 100_000;
+
+/// Refuses an import of too many definitions.
+///
+/// # Errors
+/// 54000 beyond 100,000.
+pub(crate) fn check_count(count: usize) -> Result<()> {
+    if count <= IMPORT_MAX {
+        return Ok(());
+    }
+    let message = format!("{count} definitions in one request: expected at most {IMPORT_MAX}");
+    Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message))
+}
 
 /// The definitions of a list of CSV or else of JSON, each with its place for errors: `line 3`, or `[2]`.
 ///

@@ -276,11 +276,11 @@ pub(crate) async fn one(request: Request) -> Result<Response> {
 pub(crate) async fn units(request: Request) -> Result<Response> {
     let mut parameters = Parameters::of(&request)?;
     let is_read = request.method() == Method::GET;
-    let is_workbook = is_read && Encoding::is_workbook(&mut parameters, request.headers())?;
+    let name = request.parameter("name");
+    let is_workbook = is_read && name.is_none() && Encoding::is_workbook(&mut parameters, request.headers())?;
     let encoding = Encoding::of_body(&mut parameters, request.headers())?;
     parameters.finish()?;
     let mut sql = SqlClient::new(request.database());
-    let name = request.parameter("name");
     let all = Units::load(&mut sql).await?;
     match (request.method(), name) {
         (&Method::GET, None) => {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json};
 use workbook::{Cell, RowWriter, Workbook, Writer};
 
 use crate::data_xlsx::text_of;
-use crate::definition_csv::{ATTRIBUTE, definition};
+use crate::definition_csv::{ATTRIBUTE, check_count, definition};
 
 const SERIES: [&str; 12] = [
     "ID",
@@ -49,10 +49,11 @@ pub(crate) fn parse(body: &[u8], mut reserve: impl FnMut(u64) -> Result<()>) -> 
             header = named.collect::<Result<_>>()?;
             return Ok(());
         }
-        let mut cells = Vec::with_capacity(header.len());
-        for (column, name) in &header {
-            let text = match row.cell(*column) {
-                Cell::Empty => continue,
+        let mut cells = Vec::with_capacity(row.cells.len());
+        for (column, cell) in row.cells {
+            let Ok(at) = header.binary_search_by_key(column, |(own, _)| *own) else { continue };
+            let name = &header[at].1;
+            let text = match cell {
                 Cell::Truth(truth) => truth.to_string().into(),
                 cell => text_of(cell).ok_or_else(|| row.refused(*column, "a text, a number, TRUE or FALSE"))?,
             };
@@ -61,6 +62,7 @@ pub(crate) fn parse(body: &[u8], mut reserve: impl FnMut(u64) -> Result<()>) -> 
         if cells.is_empty() {
             return Ok(());
         }
+        check_count(all.len() + 1)?;
         let place = format!("{} row {}", row.sheet, row.number);
         let pairs = cells.iter().map(|(name, text)| (*name, text.as_ref()));
         let one = definition(pairs).map_err(|error| error.context(place.clone()))?;

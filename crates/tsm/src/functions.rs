@@ -24,7 +24,7 @@ use crate::defining::{changed, created};
 use crate::definition_json::SeriesJson;
 use crate::definitions::{self, Series};
 use crate::parameters::{Parameters, Range};
-use crate::reading::{READ_ONE_STATE, Reading};
+use crate::reading::Reading;
 use crate::sources;
 use crate::store::{self, AsOf, Timed};
 use crate::tables::{self, invalid};
@@ -264,10 +264,8 @@ async fn points(mut call: Call, series: Series) -> Result<Batches> {
     let units = Units::load(&mut call.sql).await?;
     let wanted = wanted_of(&mut call.sql, &series, &range, now).await?;
     let zone = range.calendar(&series).zone().clone();
-    let reading = Reading::new(&mut call.sql, series, &units, &wanted).await?;
-    if reading.needs_transaction() {
-        call.sql.run(READ_ONE_STATE, &[]).await?;
-    }
+    let mut reading = Reading::new(&mut call.sql, series, &units, &wanted).await?;
+    reading.begin(&mut call.sql, &units).await?;
     let windows = stream::try_unfold((call.sql, reading), move |(mut sql, mut reading)| {
         let zone = zone.clone();
         async move {

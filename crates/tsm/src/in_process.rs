@@ -1,5 +1,7 @@
 //! Points of series without HTTP, for programs that have the database in their process.
 
+use std::collections::HashSet;
+
 use model::Result;
 use query::Database;
 use query::client::SqlClient;
@@ -9,8 +11,8 @@ use crate::data::{Meaning, SentPoints};
 use crate::definitions;
 use crate::reading::{self, Output, READ_ONE_STATE, Reading, Wanted};
 use crate::sources::Quotation;
-use crate::store::{AsOf, Timed};
-use crate::tables::of_series;
+use crate::store::{AsOf, TOGETHER_MAX, Timed};
+use crate::tables::{invalid, of_series};
 use crate::units::Units;
 use crate::writing;
 
@@ -53,12 +55,15 @@ pub(crate) async fn read(
     }
     if readings.iter().any(Reading::needs_transaction) {
         sql.run(READ_ONE_STATE, &[]).await?;
+        for reading in &mut readings {
+            reading.resolve(&mut sql, &units).await?;
+        }
     }
     let mut all = Vec::with_capacity(readings.len());
     let mut ahead = 0;
     for at in 0..readings.len() {
         if at == ahead {
-            let mut next: Vec<&mut Reading> = readings[at..].iter_mut().collect();
+            let mut next: Vec<&mut Reading> = readings[at..].iter_mut().take(TOGETHER_MAX).collect();
             ahead += reading::read_ahead(&mut sql, &mut next).await?;
         }
         let reading = &mut readings[at];
@@ -82,6 +87,18 @@ pub(crate) async fn write(database: &Database, repository: &str, user: &str, all
     let units = Units::load(&mut sql).await?;
     let names: Vec<String> = all.iter().map(|own| own.name.clone()).collect();
     let series = definitions::find_all(&mut sql, repository, &names).await?;
+    let mut written = HashSet::new();
+    if let Some(twice) = series.iter().find(|series| !written.insert(series.id)) {
+        return Err(invalid(format!("series \"{}\" is written twice", twice.name)));
+    }
+    if let Some(own) = all.iter().find(|own| !own.points.has_len(own.times.len())) {
+        return Err(invalid(format!(
+            "series \"{}\": {} times for {} points",
+            own.name,
+            own.times.len(),
+            own.points.len()
+        )));
+    }
     let prepare = |(series, SeriesPoints { name, times, points })| {
         let sent = SentPoints::Timed(Timed { times, points });
         writing::prepare(series, &units, &Meaning::default(), sent).map_err(|error| of_series(&name, error))

@@ -13,9 +13,13 @@ use timeseries::units::Unit;
 
 use crate::definitions::Series;
 use crate::sources::{Needed, Quotation, Selection, Source, View, WINDOW, exchanged};
-use crate::store::{self, AsOf, PAGE_ROWS, Pages, TOGETHER_MAX, TOGETHER_ROWS, Timed};
+use crate::store::{self, AsOf, PAGE_ROWS, Pages, TOGETHER_ROWS, Timed};
 use crate::tables::{invalid, of_series};
 use crate::units::Units;
+
+/// A state is settled so long after its time: a commit has its time before it is durable and seen, and front ends have clocks of
+/// their own.
+const SETTLED_NS: i64 = 60_000_000_000;
 
 /// Begins a transaction whose statements all see one state.
 pub(crate) const READ_ONE_STATE: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -60,11 +64,13 @@ pub(crate) struct Reading {
     unit: Unit,
     view: View,
     as_of: AsOf,
-    /// Whether the state is an earlier one, which no commit changes.
+    /// Whether the state is an earlier one, which no commit changes any more.
     is_earlier: bool,
     plan: Plan,
-    /// The next window, if it was begun with those of other readings.
+    /// The next window, if it was started with those of other readings.
     ahead: Option<Window>,
+    /// What the reading was made of, if it depends on the versions that there were.
+    origin: Option<Box<(Series, Wanted)>>,
 }
 
 /// A window of intervals.
@@ -97,7 +103,7 @@ impl Reading {
     /// 42704 for an unknown unit, 22023 for a unit that the series cannot be converted to, 54000 for too many intervals; those of
     /// [`Source::of`].
     pub(crate) async fn new(sql: &mut SqlClient, series: Series, units: &Units, wanted: &Wanted) -> Result<Reading> {
-        let id = series.id;
+        let (id, asked) = (series.id, series.clone());
         let series = exchanged(units, &series, wanted.unit.as_deref())?.unwrap_or(series);
         let (mut view, unit) = View::new(&series, units, wanted.unit.as_deref(), wanted.rule)?;
         view.period.clone_from(&wanted.period);
@@ -107,12 +113,12 @@ impl Reading {
         let (range, now) = ((wanted.from, wanted.to), wanted.now);
         let selection = Selection { range, as_of: wanted.as_of, quotation: wanted.quotation, now };
         let source = Source::of(sql, units, series, &selection).await?;
-        // A future time means now.
         let is_earlier = match wanted.as_of {
             AsOf::Now => false,
-            AsOf::Time(time) | AsOf::ChangedAt(time) => time < now,
+            AsOf::Time(time) | AsOf::ChangedAt(time) => time < now.saturating_sub(SETTLED_NS),
         };
-        Ok(Reading { id, source, unit, view, as_of: wanted.as_of, is_earlier, plan, ahead: None })
+        let origin = source.has_quotation().then(|| Box::new((asked, wanted.clone())));
+        Ok(Reading { id, source, unit, view, as_of: wanted.as_of, is_earlier, plan, ahead: None, origin })
     }
 
     /// Upper bound of the points of the result, short of those at its ends; `None` if they are not known to be few.
@@ -144,7 +150,7 @@ impl Reading {
         match &self.plan {
             // A window of the shortest intervals is half a minute.
             Plan::Raster { raster, intervals, from, to } => {
-                raster.count_max(*from, *to) >= WINDOW as i64
+                raster.count_max(*from, *to).saturating_add(2) > WINDOW as i64
                     && intervals
                         .bounds(*from, *to, WINDOW)
                         .is_ok_and(|bounds| bounds.last().is_some_and(|last| last < to))
@@ -152,6 +158,30 @@ impl Reading {
             Plan::Plain(_) => true,
             Plan::Total { .. } | Plan::Done => false,
         }
+    }
+
+    /// Begins a transaction for all statements of the reading, if it needs one.
+    ///
+    /// # Errors
+    /// Those of SQL.
+    pub(crate) async fn begin(&mut self, sql: &mut SqlClient, units: &Units) -> Result<()> {
+        if self.needs_transaction() {
+            sql.run(READ_ONE_STATE, &[]).await?;
+            self.resolve(sql, units).await?;
+        }
+        Ok(())
+    }
+
+    /// Finds the versions again, in the transaction that has begun. The reading has not started.
+    ///
+    /// # Errors
+    /// Those of [`Reading::new`].
+    pub(crate) async fn resolve(&mut self, sql: &mut SqlClient, units: &Units) -> Result<()> {
+        if let Some(origin) = self.origin.take() {
+            let (series, wanted) = *origin;
+            *self = Reading::new(sql, series, units, &wanted).await?;
+        }
+        Ok(())
     }
 
     /// Whether the state is an earlier one. All statements see it alike without a transaction, and a transaction would be aborted
@@ -246,7 +276,7 @@ impl Reading {
 /// Reads the points of the only windows of some readings in advance, by a statement for each of their tables: those of stored
 /// series at present. Returns the number of readings after which to go on, at least one.
 ///
-/// - `readings`: readings that have not begun.
+/// - `readings`: readings that have not started, at most [`store::TOGETHER_MAX`] of them.
 ///
 /// # Errors
 /// Those of SQL.
@@ -254,9 +284,10 @@ impl Reading {
 /// # Cost
 /// Memory of [`TOGETHER_ROWS`] points.
 pub(crate) async fn read_ahead(sql: &mut SqlClient, readings: &mut [&mut Reading]) -> Result<usize> {
-    let mut by_table: BTreeMap<&'static str, Vec<(usize, Needed)>> = BTreeMap::new();
+    // Series of other ranges, because of other rasters, would make all of them read too much.
+    let mut together: BTreeMap<(&'static str, i64, i64), Vec<(usize, Needed)>> = BTreeMap::new();
     let (mut seen, mut rows) = (0, 0);
-    for (at, reading) in readings.iter_mut().enumerate().take(TOGETHER_MAX) {
+    for (at, reading) in readings.iter_mut().enumerate() {
         let needed = reading.needed().map_err(|error| of_series(&reading.series().name, error))?;
         rows += needed.as_ref().map_or(0, |(_, needed)| needed.rows);
         if at > 0 && rows >= TOGETHER_ROWS {
@@ -264,15 +295,15 @@ pub(crate) async fn read_ahead(sql: &mut SqlClient, readings: &mut [&mut Reading
         }
         seen = at + 1;
         if let Some((table, needed)) = needed {
-            by_table.entry(table).or_default().push((at, needed));
+            together.entry((table, needed.from, needed.to)).or_default().push((at, needed));
         }
     }
-    for (table, page) in by_table {
+    for ((table, from, to), page) in together {
         // One series is as fast by a statement of its own, which has its order.
         if page.len() == 1 {
             continue;
         }
-        for (at, timed) in page_of(sql, table, &page).await? {
+        for (at, timed) in page_of(sql, table, (from, to), &page).await? {
             if let Some(window) = &mut readings[at].ahead {
                 window.timed = Some(timed);
             }
@@ -281,18 +312,17 @@ pub(crate) async fn read_ahead(sql: &mut SqlClient, readings: &mut [&mut Reading
     Ok(seen)
 }
 
-/// Points that readings need, less than [`TOGETHER_ROWS`]. Those that were asked for twice are left out, and all if there are more than
-/// was expected.
-async fn page_of(sql: &mut SqlClient, table: &str, page: &[(usize, Needed)]) -> Result<Vec<(usize, Timed)>> {
-    let from = page.iter().map(|(_, needed)| needed.from).min().unwrap_or(0);
-    let to = page.iter().map(|(_, needed)| needed.to).max().unwrap_or(0);
+/// Points of a range that readings need, less than [`TOGETHER_ROWS`]; none if there are more than was expected. A series that is
+/// needed twice is read by itself the second time.
+async fn page_of(
+    sql: &mut SqlClient,
+    table: &str,
+    range: (i64, i64),
+    page: &[(usize, Needed)],
+) -> Result<Vec<(usize, Timed)>> {
     let ids: Vec<i64> = page.iter().map(|(_, needed)| needed.series).collect();
-    let Some(mut found) = store::read_together(sql, table, &ids, (from, to)).await? else { return Ok(Vec::new()) };
-    let taken = page.iter().filter_map(|(at, needed)| {
-        let timed = found.remove(&needed.series)?;
-        Some((*at, timed.within(needed.from, needed.to)))
-    });
-    Ok(taken.collect())
+    let Some(mut found) = store::read_together(sql, table, &ids, range).await? else { return Ok(Vec::new()) };
+    Ok(page.iter().filter_map(|(at, needed)| Some((*at, found.remove(&needed.series)?))).collect())
 }
 
 fn plan(series: &Series, unit: &Unit, view: &View, wanted: &Wanted) -> Result<Plan> {

@@ -23,7 +23,7 @@ pub(crate) fn empty(status: StatusCode) -> Response {
     response
 }
 
-/// What the bytes of a document become when they are sent.
+/// Form in which the bytes of a document are sent.
 enum Wrapper {
     Gzip(Box<GzEncoder<Vec<u8>>>),
     Workbook(Box<workbook::Writer>),

@@ -225,6 +225,16 @@ impl Source {
         }
     }
 
+    /// Whether it has a series with several versions.
+    pub(crate) fn has_quotation(&self) -> bool {
+        match self {
+            Source::Stored { series, .. } => series.quotation,
+            Source::Virtual { slices, .. } => {
+                slices.iter().flat_map(|slice| &slice.inputs).any(|input| input.source.has_quotation())
+            }
+        }
+    }
+
     /// The source of a series, with those of its formulas.
     ///
     /// # Errors

@@ -39,17 +39,6 @@ impl Timed {
         self.points.truncate(len);
     }
 
-    /// The points whose times are in `from .. to`.
-    pub(crate) fn within(mut self, from: i64, to: i64) -> Timed {
-        self.truncate(self.times.partition_point(|time| *time < to));
-        let first = self.times.partition_point(|time| *time < from);
-        if first > 0 {
-            self.times.drain(..first);
-            self.points.skip(first);
-        }
-        self
-    }
-
     fn add(&mut self, rows: &Rows) -> Result<()> {
         PointColumns::of(rows, 0)?.append(self, 0..rows.len());
         Ok(())
@@ -233,6 +222,8 @@ pub(crate) async fn read_together(
     ids: &[i64],
     (from, to): (i64, i64),
 ) -> Result<Option<HashMap<i64, Timed>>> {
+    // See Pages::next.
+    tokio::task::yield_now().await;
     let text = format!(
         "SELECT series, time, value, flag FROM {SCHEMA}.{table} WHERE time >= $1 AND time < $2 AND series = ANY($3) \
          LIMIT {TOGETHER_ROWS}"

@@ -1,7 +1,7 @@
 //! Writes points to series, from any raster and unit.
 
 use jiff::tz::TimeZone;
-use model::{Error, Result};
+use model::Result;
 use query::client::SqlClient;
 use timeseries::conversion::Converter;
 use timeseries::points::Points;
