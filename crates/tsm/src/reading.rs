@@ -273,8 +273,8 @@ impl Reading {
     }
 }
 
-/// Reads the points of the only windows of some readings in advance, by a statement for each of their tables: those of stored
-/// series at present. Returns the number of readings after which to go on, at least one.
+/// Reads the points of the only windows of some readings in advance, by a statement for each of their tables and
+/// ranges: those of stored series at present. Returns the number of readings after which to go on, at least one.
 ///
 /// - `readings`: readings that have not started, at most [`store::TOGETHER_MAX`] of them.
 ///
@@ -285,7 +285,7 @@ impl Reading {
 /// Memory of [`TOGETHER_ROWS`] points.
 pub(crate) async fn read_ahead(sql: &mut SqlClient, readings: &mut [&mut Reading]) -> Result<usize> {
     // Series of other ranges, because of other rasters, would make all of them read too much.
-    let mut together: BTreeMap<(&'static str, i64, i64), Vec<(usize, Needed)>> = BTreeMap::new();
+    let mut together: BTreeMap<_, Vec<(usize, i64)>> = BTreeMap::new();
     let (mut seen, mut rows) = (0, 0);
     for (at, reading) in readings.iter_mut().enumerate() {
         let needed = reading.needed().map_err(|error| of_series(&reading.series().name, error))?;
@@ -295,7 +295,7 @@ pub(crate) async fn read_ahead(sql: &mut SqlClient, readings: &mut [&mut Reading
         }
         seen = at + 1;
         if let Some((table, needed)) = needed {
-            together.entry((table, needed.from, needed.to)).or_default().push((at, needed));
+            together.entry((table, needed.from, needed.to)).or_default().push((at, needed.series));
         }
     }
     for ((table, from, to), page) in together {
@@ -312,17 +312,17 @@ pub(crate) async fn read_ahead(sql: &mut SqlClient, readings: &mut [&mut Reading
     Ok(seen)
 }
 
-/// Points of a range that readings need, less than [`TOGETHER_ROWS`]; none if there are more than was expected. A series that is
-/// needed twice is read by itself the second time.
+/// Points of a range that readings (by their places) need of series, less than [`TOGETHER_ROWS`]; none if there are more than was
+/// expected. A series that is needed twice is read by itself the second time.
 async fn page_of(
     sql: &mut SqlClient,
     table: &str,
     range: (i64, i64),
-    page: &[(usize, Needed)],
+    page: &[(usize, i64)],
 ) -> Result<Vec<(usize, Timed)>> {
-    let ids: Vec<i64> = page.iter().map(|(_, needed)| needed.series).collect();
+    let ids: Vec<i64> = page.iter().map(|(_, series)| *series).collect();
     let Some(mut found) = store::read_together(sql, table, &ids, range).await? else { return Ok(Vec::new()) };
-    Ok(page.iter().filter_map(|(at, needed)| Some((*at, found.remove(&needed.series)?))).collect())
+    Ok(page.iter().filter_map(|(at, series)| Some((*at, found.remove(series)?))).collect())
 }
 
 fn plan(series: &Series, unit: &Unit, view: &View, wanted: &Wanted) -> Result<Plan> {
