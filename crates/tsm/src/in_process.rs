@@ -9,9 +9,8 @@ use timeseries::points::Points;
 
 use crate::data::{Meaning, SentPoints};
 use crate::definitions;
-use crate::reading::{self, Output, READ_ONE_STATE, Reading, Wanted};
-use crate::sources::Quotation;
-use crate::store::{AsOf, TOGETHER_MAX, Timed};
+use crate::reading::{self, READ_ONE_STATE, Reading, Wanted};
+use crate::store::{TOGETHER_MAX, Timed};
 use crate::tables::{invalid, of_series};
 use crate::units::Units;
 use crate::writing;
@@ -35,18 +34,7 @@ pub(crate) async fn read(
 ) -> Result<Vec<SeriesPoints>> {
     let mut sql = SqlClient::new(database);
     let units = Units::load(&mut sql).await?;
-    let wanted = Wanted {
-        from,
-        to,
-        output: Output::Own,
-        unit: None,
-        rule: None,
-        calendar: None,
-        as_of: AsOf::Now,
-        quotation: Quotation::Default,
-        period: None,
-        now: database.engine().env().now_ns(),
-    };
+    let wanted = Wanted::present(from, to, database.engine().env().now_ns());
     let mut readings = Vec::with_capacity(names.len());
     for series in definitions::find_all(&mut sql, repository, names).await? {
         let name = series.name.clone();

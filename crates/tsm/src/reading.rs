@@ -56,6 +56,24 @@ pub(crate) struct Wanted {
     pub(crate) now: i64,
 }
 
+impl Wanted {
+    /// The present points of a series on its own raster and in its unit.
+    pub(crate) fn present(from: i64, to: i64, now: i64) -> Wanted {
+        Wanted {
+            from,
+            to: to.max(from),
+            output: Output::Own,
+            unit: None,
+            rule: None,
+            calendar: None,
+            as_of: AsOf::Now,
+            quotation: Quotation::Default,
+            period: None,
+            now,
+        }
+    }
+}
+
 /// A reading of one series.
 pub(crate) struct Reading {
     /// Number of the series.
@@ -69,7 +87,7 @@ pub(crate) struct Reading {
     plan: Plan,
     /// The next window, if it was started with those of other readings.
     ahead: Option<Window>,
-    /// What the reading was made of, if it depends on the versions that there were.
+    /// The series and the request, if the reading depends on the versions that there were.
     origin: Option<Box<(Series, Wanted)>>,
 }
 

@@ -22,9 +22,9 @@ use timeseries::validation::{Rule, interpolated, is_replaceable};
 use crate::attributes::{self, Attributes, Condition};
 use crate::definition_json::IntervalJson;
 use crate::definitions::{self, Search, Series};
-use crate::reading::{Output, Reading, Wanted};
-use crate::sources::{self, Quotation};
-use crate::store::{self, AsOf, Modification, Timed, Written};
+use crate::reading::{Reading, Wanted};
+use crate::sources;
+use crate::store::{self, Modification, Timed, Written};
 use crate::tables::{ALWAYS, SCHEMA, invalid, option_of, text_of};
 use crate::units::Units;
 
@@ -482,18 +482,7 @@ async fn computed(
 
 /// All points of a series in a range, also those without a value.
 async fn read(sql: &mut SqlClient, units: &Units, series: Series, (from, to): (i64, i64), now: i64) -> Result<Timed> {
-    let wanted = Wanted {
-        from,
-        to: to.max(from),
-        output: Output::Own,
-        unit: None,
-        rule: None,
-        calendar: None,
-        as_of: AsOf::Now,
-        quotation: Quotation::Default,
-        period: None,
-        now,
-    };
+    let wanted = Wanted::present(from, to, now);
     let mut reading = Reading::new(sql, series, units, &wanted).await?;
     let mut all = Timed::default();
     while let Some(mut timed) = reading.next(sql).await? {

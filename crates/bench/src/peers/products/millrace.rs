@@ -60,7 +60,7 @@ fn front_end(program: PathBuf, setup: &Setup, store: &str) -> Launch {
     let mut launch = Launch::new("millrace-tsm", program, setup, Probe::Http("http", "/ready"));
     launch.argument("tsm").argument("--store").argument(format!("grpc://{store}"));
     launch.argument("--http").argument(setup.address("http"));
-    // Its temporary directory is removed with the directory of the server, even if it is killed.
+    // The server's directory has the temporary one of the front end, which is so removed even if that is killed.
     launch.environment.push(("TMPDIR", setup.data().into_os_string()));
     launch
 }
