@@ -336,8 +336,8 @@ pub fn decode_part(ty: DataType, rows: usize, part: Range<usize>, bytes: &[u8]) 
     };
     Ok(Some(match ty {
         DataType::Bool | DataType::Text | DataType::Bytes => return Ok(None),
-        DataType::Int16 => Arc::new(narrow::<Int16Type>(&ints(reader)?, |value| value as i16)?),
-        DataType::Int32 => Arc::new(narrow::<Int32Type>(&ints(reader)?, |value| value as i32)?),
+        DataType::Int16 => Arc::new(narrow::<Int16Type>(&ints(reader)?, None, |value| value as i16)?),
+        DataType::Int32 => Arc::new(narrow::<Int32Type>(&ints(reader)?, None, |value| value as i32)?),
         DataType::Int64 => Arc::new(scatter::<Int64Type>(ints(reader)?, None)),
         DataType::Timestamp => Arc::new(scatter::<TimestampNanosecondType>(ints(reader)?, None).with_timezone("UTC")),
         DataType::UInt64 => {
@@ -460,6 +460,9 @@ fn decode_narrow<T: ArrowPrimitiveType<Native: Into<i64>>>(
     if kind != kind::INTS {
         return Err(corrupt(format!("encoding of integers is {kind}, expected {}", kind::INTS)));
     }
+    if !ints::maps_directly(reader) {
+        return narrow(&ints::decode_vec(reader, count)?, nulls, cast);
+    }
     let mut all_fit = true;
     let values = ints::decode_mapped(reader, count, |value| {
         let narrow = cast(value);
@@ -474,17 +477,25 @@ fn out_of_range<T: ArrowPrimitiveType>() -> Error {
 }
 
 /// Converts integers to a narrower type. Fails if a value does not fit.
-fn narrow<T: ArrowPrimitiveType<Native: TryFrom<i64>>>(
+fn narrow<T: ArrowPrimitiveType<Native: Into<i64>>>(
     values: &[i64],
+    nulls: Option<NullBuffer>,
     cast: impl Fn(i64) -> T::Native,
 ) -> Result<PrimitiveArray<T>> {
     let (least, greatest) = ints::min_and_max(values);
-    let fits = |value: i64| T::Native::try_from(value).is_ok();
+    let fits = |value: i64| cast(value).into() == value;
     let all_fit = values.is_empty() || (fits(least) && fits(greatest));
     if !all_fit {
         return Err(out_of_range::<T>());
     }
-    Ok(scatter(values.iter().map(|value| cast(*value)).collect(), None))
+    Ok(scatter(mapped(values, cast), nulls))
+}
+
+cpu::multiversion! {
+/// Each of some integers, mapped.
+fn mapped[T, F: Fn(i64) -> T](values: &[i64], map: F) -> Vec<T> {
+    values.iter().map(|value| map(*value)).collect()
+}
 }
 
 fn decode_bools(kind: u8, count: usize, nulls: Option<NullBuffer>, reader: &mut Reader<'_>) -> Result<BooleanArray> {

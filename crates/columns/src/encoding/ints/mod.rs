@@ -336,6 +336,11 @@ fn multiply(values: &mut [i64], base: i64, scale: i64) {
 }
 }
 
+/// Whether [`decode_mapped`] reads the next stream without an intermediate buffer.
+pub(crate) fn maps_directly(reader: &Reader<'_>) -> bool {
+    reader.rest().first().is_some_and(|tag| matches!(*tag, 1..=64 | grouped::TAG | coded::TAG))
+}
+
 /// Reads a stream of `count` integers, each mapped by `map`. The most common encodings are mapped
 /// without an intermediate buffer; all others go through the table.
 pub(crate) fn decode_mapped<T>(reader: &mut Reader<'_>, count: usize, map: impl FnMut(i64) -> T) -> Result<Vec<T>> {
