@@ -6,7 +6,8 @@
 //! - A body is limited by its route, by the limit of all bodies and by the memory budget; it may be compressed by gzip,
 //!   and must not stall.
 //! - A request takes one of the slots of statements, and has it until its response is sent; without one it gets 503.
-//! - Handlers and streamed bodies may compute: other connections of the thread go on.
+//! - Handlers and streamed bodies may compute: other connections of the thread go on. Those of a prompt route start at once, but other
+//!   connections of the thread wait for them.
 //! - `/metrics` counts and times requests with the prefix as their route, and errors by their SQLSTATE, and shows what the
 //!   application tells of itself.
 
@@ -65,7 +66,25 @@ impl Application {
     ///   listener starts.
     /// - `body_bytes_max`: larger bodies get 413, also if only their decompressed contents are larger.
     #[must_use]
-    pub fn route<F, R>(mut self, methods: MethodFilter, path: &str, body_bytes_max: usize, handler: F) -> Application
+    pub fn route<F, R>(self, methods: MethodFilter, path: &str, body_bytes_max: usize, handler: F) -> Application
+    where
+        F: Fn(Request) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Response>> + Send + 'static,
+    {
+        self.prompt_route(methods, path, body_bytes_max, move |request| computed(handler(request)))
+    }
+
+    /// Like [`Application::route`], but the handler runs on the thread that serves the socket, and so does the body of its response:
+    /// to hand over the other tasks of the thread takes as long as a short request. What may take longer than 0.1 ms has to run in
+    /// [`query::computing`] or [`query::compute`] there.
+    #[must_use]
+    pub fn prompt_route<F, R>(
+        mut self,
+        methods: MethodFilter,
+        path: &str,
+        body_bytes_max: usize,
+        handler: F,
+    ) -> Application
     where
         F: Fn(Request) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Response>> + Send + 'static,
@@ -84,7 +103,7 @@ impl Application {
         F: Fn(Request) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Response>> + Send + 'static,
     {
-        let handler = Arc::new(handler);
+        let handler = Arc::new(move |request| query::computing(Box::pin(handler(request))));
         let answer = move |call| answer_without_slot(call, Arc::clone(&handler));
         self.routes.push(Route::new(methods, format!("{}{path}", self.prefix), self.prefix, 0, answer));
         self
@@ -229,8 +248,7 @@ where
     let request = receive(call).await.map_err(|refused| refused.reply())?;
     let running = async {
         let slot = context.statement_slots.take().await?;
-        // `computing` lets other tasks of this thread run meanwhile.
-        Ok((query::computing(Box::pin(handler(request))).await?, slot))
+        Ok((handler(request).await?, slot))
     };
     running.await.map_err(|error| failed(&context, &error))
 }
@@ -246,6 +264,20 @@ async fn receive(mut call: Call) -> std::result::Result<Request, Refused> {
     Ok(Request { database: context.database.clone(), parts, parameters, body, _received: received })
 }
 
+/// Runs a handler, and makes the body of its response, while other tasks of the thread go on.
+async fn computed(work: impl Future<Output = Result<Response>>) -> Result<Response> {
+    let response = query::computing(Box::pin(work)).await?;
+    if response.body().size_hint().exact().is_some() {
+        return Ok(response);
+    }
+    let (parts, body) = response.into_parts();
+    let pieces = stream::unfold(body.into_data_stream(), |mut pieces| async move {
+        let piece = query::computing(pieces.next()).await?;
+        Some((piece, pieces))
+    });
+    Ok(Response::from_parts(parts, Body::from_stream(pieces)))
+}
+
 /// Keeps the slot until the response is sent. A body that is complete needs no slot any more.
 fn holding(response: Response, slot: OwnedSemaphorePermit) -> Response {
     if response.body().size_hint().exact().is_some() {
@@ -253,7 +285,7 @@ fn holding(response: Response, slot: OwnedSemaphorePermit) -> Response {
     }
     let (parts, body) = response.into_parts();
     let pieces = stream::unfold((body.into_data_stream(), slot), |(mut pieces, slot)| async move {
-        let piece = query::computing(pieces.next()).await?;
+        let piece = pieces.next().await?;
         Some((piece, (pieces, slot)))
     });
     Response::from_parts(parts, Body::from_stream(pieces))
