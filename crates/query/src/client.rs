@@ -1,7 +1,8 @@
 //! A client of SQL for applications: statements, and typed columns of the rows that they return. The database is in the process,
 //! or elsewhere: see [`RemoteDatabase`].
 
-use std::collections::BTreeMap;
+use std::any::{Any, TypeId};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray;
@@ -10,11 +11,13 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
 use futures::StreamExt;
 use futures::future::BoxFuture;
-use model::{Error, Result};
+use model::{Error, Lsn, Result, TableId, TableName};
 use parking_lot::Mutex;
 
 use crate::settings::Settings;
-use crate::{Batches, BulkTarget, Database, IfMissing, IfThere, Outcome, PlanCache, Prepared, Session, Value};
+use crate::{
+    Batches, BulkTarget, Database, IfMissing, IfThere, Outcome, PlanCache, Prepared, Session, TxnStatus, Value,
+};
 
 /// A database in another process, which an application of this one uses.
 pub trait RemoteDatabase: Send + Sync {
@@ -75,7 +78,7 @@ impl Here {
         }
         let statements = self.session.database().parse(text)?;
         let [statement] = statements.as_slice() else { return Err(Error::bug(format!("not one statement: {text}"))) };
-        let prepared = self.session.prepare(statement, &[]).await?;
+        let prepared = crate::computing(Box::pin(self.session.prepare(statement, &[]))).await?;
         if self.has_shared_settings() {
             plans.cache.lock().remember(&mut self.session, text, &UNDECLARED, &prepared);
         }
@@ -85,6 +88,37 @@ impl Here {
     /// Whether the plans hold in the session: it may have changed its settings.
     fn has_shared_settings(&self) -> bool {
         self.plans.settings.get().is_some_and(|shared| Arc::ptr_eq(shared, &self.session.settings))
+    }
+}
+
+/// Values that applications computed from `rows` tables, one of each type, with the state of the tables then.
+#[derive(Default)]
+struct KeptValues(Mutex<HashMap<TypeId, (TableStates, Arc<dyn Any + Send + Sync>)>>);
+
+/// Number, version and newest commit of tables.
+type TableStates = Vec<(TableId, u32, Lsn)>;
+
+impl Here {
+    /// The states of some tables; `None` in a transaction, which may have changed them, while a commit that changed one is not durable, and
+    /// if one does not exist.
+    fn states(&self, schema: &str, tables: &[&str]) -> Option<TableStates> {
+        if self.session.status() != TxnStatus::Idle {
+            return None;
+        }
+        // Taken before the states are read, which cover all commits of both.
+        let engine = self.session.database().engine();
+        let (durable, newest) = (engine.snapshot(Lsn::ZERO), engine.snapshot(Lsn(u64::MAX)));
+        let state = |table: &&str| {
+            let name = TableName { schema: schema.to_owned(), table: (*table).to_owned() };
+            let table = durable.row_table(&name).ok()?;
+            // Not emptied or altered since.
+            newest.row_table(&name).ok().filter(|newest| Arc::ptr_eq(newest, table))?;
+            let changed = (0..table.records.parts()).map(|part| table.records.part_changed(part)).max();
+            let changed = changed.unwrap_or(Lsn::ZERO);
+            // Only then does a statement that starts now see the commit. A value without it would be kept until the next one.
+            (changed <= durable.lsn()).then(|| (table.id(), table.schema.version, changed))
+        };
+        tables.iter().map(state).collect()
     }
 }
 
@@ -156,6 +190,38 @@ impl SqlClient {
     /// Those of the statement.
     pub async fn run(&mut self, text: &str, values: &[Value]) -> Result<()> {
         self.rows(text, values).await.map(drop)
+    }
+
+    /// What `make` computes from some `rows` tables of a schema, and from nothing else that changes. It is kept for all clients, one value of
+    /// each type, until a commit changes one of the tables.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    ///
+    /// # Cost
+    /// Less than a microsecond; that of `make` after a change, in a transaction, and always if the database is elsewhere.
+    pub async fn kept<T: Send + Sync + 'static>(
+        &mut self,
+        (schema, tables): (&str, &[&str]),
+        make: impl AsyncFnOnce(&mut SqlClient) -> Result<T>,
+    ) -> Result<Arc<T>> {
+        let Place::Here(here) = &self.0 else { return make(self).await.map(Arc::new) };
+        let Some(states) = here.states(schema, tables) else { return make(self).await.map(Arc::new) };
+        let values = here.session.database().kept::<KeptValues>();
+        if let Some((known, value)) = values.0.lock().get(&TypeId::of::<T>())
+            && *known == states
+            && let Ok(value) = Arc::downcast(Arc::clone(value))
+        {
+            return Ok(value);
+        }
+        let value = Arc::new(make(self).await?);
+        let kept: Arc<dyn Any + Send + Sync> = Arc::<T>::clone(&value);
+        let old = values.0.lock().insert(TypeId::of::<T>(), (states, kept));
+        if old.is_some() {
+            // It may be large, and the last reference to it.
+            crate::compute(|| drop(old));
+        }
+        Ok(value)
     }
 
     /// Runs statements in one transaction.
