@@ -42,14 +42,14 @@ pub struct Interval {
 }
 
 /// A division of time into buckets.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Buckets {
     grid: Grid,
     zone: Option<TimeZone>,
 }
 
 /// Grid points, in nanoseconds of local time since 1970.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Grid {
     /// Every `width`; `phase` is the first point at or after 1970, in `0 .. width`.
     Fixed { width: i64, phase: i64 },
@@ -127,18 +127,22 @@ impl Buckets {
             Grid::Fixed { width, .. } => width,
             Grid::Months { .. } => i64::MAX,
         };
-        // Buckets from `first` have the grid's width up to `plain_until`.
-        let (mut first, mut plain_until) = (0, i64::MIN);
+        // Buckets from `first` have the grid's width up to `plain_until`; `next` is the start of one of them.
+        let (mut first, mut plain_until, mut next) = (0, i64::MIN, None);
         let end = |start: &i64| {
             let is_plain = |first: i64, until: i64| *start >= first && *start <= until.saturating_sub(width);
-            if is_plain(first, plain_until) {
-                return Ok(((start - first) % width == 0).then(|| start + width));
-            }
-            if self.start(*start)? != *start {
-                return Ok(None);
-            }
-            (first, plain_until) = (*start, self.plain_until(*start)?);
-            if is_plain(first, plain_until) { Ok(Some(start + width)) } else { self.next(*start).map(Some) }
+            let end = if is_plain(first, plain_until) {
+                // A division takes longer than all else, and most starts are the end before.
+                let is_start = next == Some(*start) || (start - first) % width == 0;
+                is_start.then(|| start + width)
+            } else if self.start(*start)? != *start {
+                None
+            } else {
+                (first, plain_until) = (*start, self.plain_until(*start)?);
+                Some(if is_plain(first, plain_until) { start + width } else { self.next(*start)? })
+            };
+            next = end;
+            Ok(end)
         };
         starts.iter().map(end).collect()
     }

@@ -10,7 +10,7 @@ use model::{Error, Result};
 use timeseries::flag::Flag;
 use timeseries::points::Points;
 use timeseries::raster::Calendar;
-use timeseries::stamp::{self, Form};
+use timeseries::stamp::{self, Form, UtcReader};
 
 use crate::definition_json::IntervalJson;
 use crate::parameters::{Parameters, whole};
@@ -24,7 +24,7 @@ pub(crate) struct Sent<'a> {
     pub(crate) name: Option<Cow<'a, str>>,
     pub(crate) id: Option<i64>,
     pub(crate) meaning: Meaning<'a>,
-    pub(crate) points: SentPoints<'a>,
+    pub(crate) points: SentPoints,
 }
 
 /// The meaning of points, where it is not that of their series.
@@ -42,9 +42,8 @@ pub(crate) struct Meaning<'a> {
 
 /// The points, in the order in which they were sent.
 #[derive(Debug)]
-pub(crate) enum SentPoints<'a> {
-    /// Times are texts.
-    Texts(Vec<SentPoint<'a>>),
+pub(crate) enum SentPoints {
+    Texts(TextPoints),
     Cells(CellPoints),
     Timed(Timed),
 }
@@ -68,12 +67,52 @@ pub(crate) enum CellTime {
     Text(Box<str>),
 }
 
-/// A point whose time is a text.
-#[derive(Debug)]
-pub(crate) struct SentPoint<'a> {
-    pub(crate) from: Cow<'a, str>,
-    pub(crate) value: Option<f64>,
-    pub(crate) flag: Option<i64>,
+/// Points whose times are texts.
+#[derive(Debug, Default)]
+pub(crate) struct TextPoints {
+    /// Times; 0 in place of texts that are read when the calendar is known.
+    times: Vec<i64>,
+    /// These texts, with the places of their points, ascending.
+    others: Vec<(usize, Box<str>)>,
+    points: Points,
+    /// The first point whose flag is not known.
+    wrong: Option<(usize, Error)>,
+    reader: UtcReader,
+}
+
+impl TextPoints {
+    /// Adds a point. What is wrong with it is an error of its series, which other series of the body do not share.
+    pub(crate) fn push(&mut self, time: &str, value: Option<f64>, flag: Option<i64>) {
+        let at = self.times.len();
+        let known = self.reader.read(time);
+        if known.is_none() {
+            self.others.push((at, time.into()));
+        }
+        self.times.push(known.unwrap_or_default());
+        let flag = flag_of(flag, value.is_some()).unwrap_or_else(|error| {
+            self.wrong.get_or_insert((at, error));
+            Flag::default()
+        });
+        self.points.push(value, flag);
+    }
+
+    /// Number of points.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    fn timed(mut self, calendar: &Calendar) -> Result<Timed> {
+        let named = |at: usize, error: Error| error.context(format!("Data[{at}]"));
+        let wrong_at = self.wrong.as_ref().map_or(usize::MAX, |(at, _)| *at);
+        for (at, text) in self.others.iter().take_while(|(at, _)| *at <= wrong_at) {
+            self.times[*at] = stamp::parse(text, calendar.zone()).map_err(|error| named(*at, error))?;
+        }
+        match self.wrong {
+            Some((at, error)) => Err(named(at, error)),
+            None => Ok(Timed { times: self.times, points: self.points }),
+        }
+    }
 }
 
 impl Meaning<'static> {
@@ -104,7 +143,7 @@ impl<'a> Meaning<'a> {
     }
 }
 
-impl SentPoints<'_> {
+impl SentPoints {
     /// The points in ascending order of their times.
     ///
     /// - `calendar`: that of times without an offset.
@@ -113,7 +152,7 @@ impl SentPoints<'_> {
     /// 22007 for a text that is no time, 22023 for an unknown flag and for two points of one time.
     pub(crate) fn timed(self, calendar: &Calendar) -> Result<Timed> {
         let timed = match self {
-            SentPoints::Texts(points) => parsed(&points, calendar)?,
+            SentPoints::Texts(points) => points.timed(calendar)?,
             SentPoints::Cells(cells) => cells.timed(calendar)?,
             SentPoints::Timed(timed) => timed,
         };
@@ -148,16 +187,6 @@ fn clock_text(clock_ms: i64) -> Result<String> {
     let since = SignedDuration::from_millis(clock_ms);
     let local = DateTime::constant(1970, 1, 1, 0, 0, 0, 0).checked_add(since);
     local.map(|local| local.to_string()).map_err(Error::bug)
-}
-
-fn parsed(points: &[SentPoint<'_>], calendar: &Calendar) -> Result<Timed> {
-    let mut timed = Timed { times: Vec::with_capacity(points.len()), points: Points::with_capacity(points.len()) };
-    for (at, SentPoint { from, value, flag }) in points.iter().enumerate() {
-        let named = |error: Error| error.context(format!("Data[{at}]"));
-        timed.times.push(stamp::parse(from, calendar.zone()).map_err(named)?);
-        timed.points.push(*value, flag_of(*flag, value.is_some()).map_err(named)?);
-    }
-    Ok(timed)
 }
 
 /// The flag with a number; without one that of values, or of absent values.

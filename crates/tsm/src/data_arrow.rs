@@ -9,19 +9,19 @@ use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, Int64Type, TimestampNanosecondType};
 use arrow_array::{
-    Array, ArrayRef, DictionaryArray, Float64Array, Int16Array, Int32Array, LargeStringArray, RecordBatch, StringArray,
+    Array, ArrayRef, DictionaryArray, Int16Array, Int32Array, LargeStringArray, RecordBatch, StringArray,
     StringViewArray, TimestampNanosecondArray,
 };
-use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use model::{Error, Result};
 use server::record_batches;
+use timeseries::flag::Flag;
 use timeseries::points::Points;
 
 use crate::data::{Meaning, Sent, SentPoints, flag_of};
 use crate::data_json::Head;
-use crate::store::Timed;
+use crate::store::{self, PointColumns, Timed};
 use crate::tables::invalid;
 
 /// Bytes of a row: place of the series, time, value, flag, and a bit for the value.
@@ -100,12 +100,21 @@ impl ArrowWriter {
     /// XX000 for columns of different lengths.
     pub(crate) fn columns(&self, Timed { times, points }: Timed) -> Result<RecordBatch> {
         let Points { values, present, flags } = points;
-        let nulls = present.contains(&false).then(|| NullBuffer::new(BooleanBuffer::from(present.as_slice())));
+        self.batch(PointColumns {
+            times: Arc::new(TimestampNanosecondArray::from(times).with_timezone("UTC")),
+            values: Arc::new(store::nullable(values, &present)),
+            flags: Arc::new(Int16Array::from_iter_values(flags.iter().map(|flag| flag.id()))),
+        })
+    }
+
+    /// Columns of points, with that of the series in lists.
+    ///
+    /// # Errors
+    /// XX000 for columns of different lengths or other types.
+    pub(crate) fn batch(&self, PointColumns { times, values, flags }: PointColumns) -> Result<RecordBatch> {
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(4);
         columns.extend(self.series.map(|series| Arc::new(Int32Array::from(vec![series; times.len()])) as ArrayRef));
-        columns.push(Arc::new(TimestampNanosecondArray::from(times).with_timezone("UTC")));
-        columns.push(Arc::new(Float64Array::new(values.into(), nulls)));
-        columns.push(Arc::new(Int16Array::from_iter_values(flags.iter().map(|flag| flag.id()))));
+        columns.extend([times, values, flags]);
         RecordBatch::try_new(Arc::clone(self.schema()), columns).map_err(Error::bug)
     }
 
@@ -155,7 +164,7 @@ pub(crate) fn parse(body: &[u8], is_list: bool) -> Result<Vec<Sent<'static>>> {
         let mut at = 0;
         while at < batch.num_rows() {
             let name = names.value(at);
-            let others = (at + 1..batch.num_rows()).find(|row| names.value(*row) != name);
+            let others = (at + 1..batch.num_rows()).find(|row| !names.are_same(at, *row));
             let end = others.unwrap_or(batch.num_rows());
             let place = *places.entry(name.to_owned()).or_insert(all.len());
             if place == all.len() {
@@ -212,6 +221,13 @@ impl Names {
                 Ok(Names::Dictionary { keys: dictionary.normalized_keys(), names })
             }
             other => Err(invalid(format!("column series is {other}: expected text"))),
+        }
+    }
+
+    fn are_same(&self, row: usize, other: usize) -> bool {
+        match self {
+            Names::Dictionary { keys, .. } if keys[row] == keys[other] => true,
+            _ => self.value(row) == self.value(other),
         }
     }
 
@@ -285,6 +301,16 @@ impl Rows {
         timed.times.extend_from_slice(&self.times.as_primitive::<TimestampNanosecondType>().values()[range.clone()]);
         let values = self.values.as_primitive::<Float64Type>();
         let flags = self.flags.as_ref().map(|flags| flags.as_primitive::<Int64Type>());
+        if values.null_count() == 0 && flags.is_none_or(|flags| flags.null_count() == 0) {
+            let points = &mut timed.points;
+            points.values.extend_from_slice(&values.values()[range.clone()]);
+            points.present.resize(points.values.len(), true);
+            for id in flags.map_or(&[][..], |flags| &flags.values()[range]) {
+                points.flags.push(flag_of(Some(*id), true)?);
+            }
+            points.flags.resize(points.values.len(), Flag::Valid);
+            return Ok(());
+        }
         for row in range {
             let value = values.is_valid(row).then(|| values.value(row));
             let flag = flags.filter(|flags| flags.is_valid(row)).map(|flags| flags.value(row));
@@ -296,7 +322,6 @@ impl Rows {
 
 #[cfg(test)]
 mod tests {
-    use timeseries::flag::Flag;
     use timeseries::raster::Calendar;
 
     use super::*;

@@ -12,7 +12,7 @@ use model::{Error, Result};
 use timeseries::raster::Calendar;
 use timeseries::stamp::Form;
 
-use crate::data::{Meaning, Sent, SentPoint, SentPoints};
+use crate::data::{Meaning, Sent, SentPoints, TextPoints};
 use crate::data_json::{Head, StampWriter, flag_text};
 use crate::store::Timed;
 use crate::tables::invalid;
@@ -41,7 +41,7 @@ pub(crate) fn parse(body: &[u8], is_list: bool) -> Result<Vec<Sent<'static>>> {
     let separator = separator(body);
     let mut reader = ReaderBuilder::new().delimiter(separator).trim(csv::Trim::All).from_reader(body);
     let columns = Columns::find(reader.headers().map_err(|error| malformed(&error))?, is_list)?;
-    let mut all: Vec<(String, Vec<SentPoint<'static>>)> = Vec::new();
+    let mut all: Vec<(String, TextPoints)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut record = StringRecord::new();
     while reader.read_record(&mut record).map_err(|error| malformed(&error))? {
@@ -51,11 +51,11 @@ pub(crate) fn parse(body: &[u8], is_list: bool) -> Result<Vec<Sent<'static>>> {
             _ => *places.entry(name.to_owned()).or_insert(all.len()),
         };
         if place == all.len() {
-            all.push((name.to_owned(), Vec::new()));
+            all.push((name.to_owned(), TextPoints::default()));
         }
         let line = record.position().map_or(0, csv::Position::line);
-        let point = columns.point(&record, separator).map_err(|error| error.context(format!("line {line}")))?;
-        all[place].1.push(point);
+        let added = columns.add_point(&mut all[place].1, &record, separator);
+        added.map_err(|error| error.context(format!("line {line}")))?;
     }
     if !is_list && all.is_empty() {
         all.push(Default::default());
@@ -96,7 +96,7 @@ impl Columns {
         Ok(Columns { name, from: needed("From")?, value: needed("Value")?, flag: find("Flag") })
     }
 
-    fn point(&self, record: &StringRecord, separator: u8) -> Result<SentPoint<'static>> {
+    fn add_point(&self, points: &mut TextPoints, record: &StringRecord, separator: u8) -> Result<()> {
         let text = |at: usize| record.get(at).filter(|text| !text.is_empty());
         let from = text(self.from).ok_or_else(|| invalid("there is no time".to_owned()))?;
         let value = text(self.value).map(|text| number(text, separator)).transpose()?;
@@ -104,7 +104,8 @@ impl Columns {
             .flag
             .and_then(text)
             .map(|text| text.parse().map_err(|_| invalid(format!("flag \"{text}\": expected the number of a flag"))));
-        Ok(SentPoint { from: Cow::Owned(from.to_owned()), value, flag: flag.transpose()? })
+        points.push(from, value, flag.transpose()?);
+        Ok(())
     }
 }
 

@@ -10,13 +10,13 @@ use std::ops::Range;
 
 use jiff::tz::TimeZone;
 use model::{Error, Result};
-use serde::de::{self, Deserializer, Visitor};
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use timeseries::flag::Flag;
 use timeseries::raster::Calendar;
 use timeseries::stamp::{self, Form, UtcWriter};
 
-use crate::data::{Meaning, Sent, SentPoint, SentPoints};
+use crate::data::{Meaning, Sent, SentPoints, TextPoints};
 use crate::definition_json::IntervalJson;
 use crate::store::Timed;
 use crate::tables::invalid;
@@ -37,8 +37,35 @@ struct DataJson<'a> {
     time_zone: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     quotation: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    data: Vec<PointJson<'a>>,
+    data: PointsJson,
+}
+
+/// An array of [`PointJson`], which itself would be five times as large as these columns.
+#[derive(Debug)]
+struct PointsJson(TextPoints);
+
+impl<'de> Deserialize<'de> for PointsJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<PointsJson, D::Error> {
+        deserializer.deserialize_seq(PointsVisitor)
+    }
+}
+
+struct PointsVisitor;
+
+impl<'de> Visitor<'de> for PointsVisitor {
+    type Value = PointsJson;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an array of points")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> std::result::Result<PointsJson, A::Error> {
+        let mut points = TextPoints::default();
+        while let Some(PointJson { from, value: Number(value), flag }) = all.next_element()? {
+            points.push(&from, value, flag);
+        }
+        Ok(PointsJson(points))
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -102,22 +129,24 @@ impl Visitor<'_> for NumberVisitor {
 /// Parses a body.
 ///
 /// # Errors
-/// 22023 naming the line and column of what cannot be read.
+/// 22023 naming the place of what cannot be read.
 pub(crate) fn parse(body: &[u8], is_list: bool) -> Result<Vec<Sent<'_>>> {
-    let all: serde_json::Result<Vec<DataJson<'_>>> =
-        if is_list { serde_json::from_slice(body) } else { serde_json::from_slice(body).map(|one| vec![one]) };
-    let all = all.map_err(|error| {
+    let malformed = |error: &dyn fmt::Display| {
         invalid(format!("the body is not data of a series: {error}"))
             .with_hint("expected {\"Data\": [{\"From\": \"2025-03-29T23:00:00Z\", \"Value\": 4.0, \"Flag\": 9}]}")
-    })?;
+    };
+    // serde_json does not check each text again then.
+    let body = str::from_utf8(body).map_err(|error| malformed(&error))?;
+    let all: serde_json::Result<Vec<DataJson<'_>>> =
+        if is_list { serde_json::from_str(body) } else { serde_json::from_str(body).map(|one| vec![one]) };
+    let all = all.map_err(|error| malformed(&error))?;
     Ok(all.into_iter().map(Sent::from).collect())
 }
 
 impl<'a> From<DataJson<'a>> for Sent<'a> {
     fn from(json: DataJson<'a>) -> Sent<'a> {
         let DataJson { name, id, interval, unit, time_zone, quotation, data } = json;
-        let point = |PointJson { from, value: Number(value), flag }| SentPoint { from, value, flag };
-        let points = SentPoints::Texts(data.into_iter().map(point).collect());
+        let points = SentPoints::Texts(data.0);
         Sent { name, id, meaning: Meaning { interval, unit, time_zone, quotation }, points }
     }
 }
@@ -281,6 +310,24 @@ mod tests {
         }
         let nan = br#"{"Data":[{"From":"2025-01-01T00:00:00Z","Value":"NaN"}]}"#;
         assert!(timed_of(nan, &calendar).unwrap().points.values[0].is_nan());
+    }
+
+    #[test]
+    fn times_of_several_forms_are_points_of_one_body() {
+        let calendar = Calendar::parse("Europe/Vienna").unwrap();
+        let body = br#"{"Data":[{"From":"2025-10-26T01:00:00Z","Value":3},{"From":"2025-10-26T02:00:00A","Value":2},
+            {"From":"2025-10-26T03:00:00","Value":4,"Flag":21},{"From":"2025-10-26T01:30:00+02:00","Flag":19},{"From":"2025-10-26T02:30:00.000+00:00","Value":5}]}"#;
+        let timed = timed_of(body, &calendar).unwrap();
+        let seconds: Vec<i64> = timed.times.iter().map(|time| time / 1_000_000_000 - 1_761_436_800).collect();
+        assert_eq!(seconds, [-1_800, 0, 3_600, 7_200, 9_000]);
+        let points = [
+            (None, Flag::Missing),
+            (Some(2.0), Flag::Valid),
+            (Some(3.0), Flag::Valid),
+            (Some(4.0), Flag::Estimated),
+            (Some(5.0), Flag::Valid),
+        ];
+        assert!(timed.points.iter().eq(points));
     }
 
     #[test]

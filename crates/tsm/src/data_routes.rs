@@ -1,9 +1,10 @@
 //! Requests for the points of series.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::num::NonZero;
+use std::sync::{Arc, LazyLock};
 
-use engine::Work;
+use engine::{MemoryBudget, Work};
 use futures::{StreamExt, stream};
 use jiff::tz::TimeZone;
 use model::{Error, Result};
@@ -13,29 +14,33 @@ use serde_json::json;
 use server::http::{Method, Request, Response, StatusCode};
 use timeseries::flag::Flag;
 use timeseries::points::Points;
+use timeseries::raster::Raster;
 use timeseries::stamp::{self, Form};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use crate::attributes::{self, Attributes, Condition};
 use crate::data::{Meaning, Sent};
 use crate::data_json::Head;
 use crate::definition_json::{IntervalJson, SeriesJson};
 use crate::definitions::{self, Series};
-use crate::encoding::{Document, Encoding, PointWriter};
+use crate::encoding::{Document, Encoding, PointWriter, Ready};
 use crate::parameters::{Parameters, Range, user};
 use crate::periods;
 use crate::reading::{self, Output, READ_ONE_STATE, Reading, Wanted};
 use crate::replies::{self, Piece};
 use crate::sources::{self, Quotation, WINDOW};
-use crate::store::{self, AsOf, State, TOGETHER_MAX, TOGETHER_ROWS, Timed, Version};
+use crate::store::{self, AsOf, State, Stored, TOGETHER_MAX, TOGETHER_ROWS, Timed, Version};
 use crate::tables::{invalid, of_series};
 use crate::units::Units;
 use crate::writing::{self, Prepared};
 
-/// Series that are read at the same time for one request.
+/// Groups of series that are read at the same time for one request, at most.
 const PARALLEL: usize = 4;
-/// Pieces of a series that wait until those before it are sent.
-const PIECES: usize = 2;
+/// Pieces of a group that wait until those before it are sent: [`WINDOW`] points have 5 in Arrow.
+const PIECES: usize = 8;
+/// Points of a series that are read and sent where the request was received: more take longer than 0.1 ms.
+const PROMPT_MAX: i64 = 1_000;
 const MICROSECOND: i64 = 1_000;
 /// Size in bytes from which a piece is sent.
 const PIECE_BYTES: usize = 128 << 10;
@@ -44,13 +49,38 @@ const POINT_BYTES: usize = 32;
 /// Series of one request.
 const SERIES_MAX: usize = 100_000;
 
-/// `/repositories/{repository}/timeseries/{id}/data`
-pub(crate) async fn single(request: Request) -> Result<Response> {
+/// Turns of groups that are read at the same time, for all requests: with more than there are processors, they keep each other's
+/// data out of the caches.
+static TURNS: LazyLock<Semaphore> =
+    LazyLock::new(|| Semaphore::new(std::thread::available_parallelism().map_or(1, NonZero::get)));
+
+/// `/repositories/{repository}/timeseries/{id}/data`: GET, on the thread of the socket.
+pub(crate) async fn points(request: Request) -> Result<Response> {
     let mut sql = SqlClient::new(request.database());
     let series = named(&mut sql, &request).await?;
-    if request.method() == Method::GET {
-        read_one(sql, series, &request).await
-    } else if request.method() == Method::DELETE {
+    let (range, document) = whole_query(&request)?;
+    let units = Units::load(&mut sql).await?;
+    let is_prompt = document.encoding != Encoding::Xlsx
+        && range.is_plain()
+        && is_prompt(&series, &units, &range.wanted(&series, None, now(&request))?);
+    let read = Box::pin(read_one((sql, &units), series, &request, (range, document)));
+    if is_prompt { read.await } else { query::computing(read).await }
+}
+
+/// Whether a reading takes microseconds: that of few stored points, which no exchange series converts.
+fn is_prompt(series: &Series, units: &Units, wanted: &Wanted) -> bool {
+    let is_short = |raster: Raster| raster.count_max(wanted.from, wanted.to) <= PROMPT_MAX;
+    let is_short_output = !matches!(wanted.output, Output::Raster(raster) if !is_short(raster));
+    let is_stored = !series.quotation && !series.is_virtual() && series.raster.is_some_and(is_short);
+    let has_rate = |name: &String| units.has_rate(name);
+    is_short_output && is_stored && !has_rate(&series.unit) && !wanted.unit.as_ref().is_some_and(has_rate)
+}
+
+/// `/repositories/{repository}/timeseries/{id}/data`: PUT, POST and DELETE.
+pub(crate) async fn change(request: Request) -> Result<Response> {
+    let mut sql = SqlClient::new(request.database());
+    let series = named(&mut sql, &request).await?;
+    if request.method() == Method::DELETE {
         delete(&mut sql, &series, &request).await
     } else {
         write_one(&mut sql, series, &request).await
@@ -66,11 +96,14 @@ pub(crate) fn repository(request: &Request) -> &str {
     request.parameter("repository").unwrap_or_default()
 }
 
-async fn read_one(mut sql: SqlClient, series: Series, request: &Request) -> Result<Response> {
-    let (range, document) = whole_query(request)?;
-    let units = Units::load(&mut sql).await?;
+async fn read_one(
+    (mut sql, units): (SqlClient, &Units),
+    series: Series,
+    request: &Request,
+    (range, document): (Range, Document),
+) -> Result<Response> {
     let wanted = wanted_of(&mut sql, &series, &range, now(request)).await?;
-    reply_with(request, sql, &units, series, (&range, &wanted), document).await
+    reply_with(request, sql, units, series, (&range, &wanted), document).await
 }
 
 /// The parameters of a request for the points of one series or formula, and the form of the reply.
@@ -154,7 +187,7 @@ async fn windows(
             Some((piece, (sql, terms, writer, memory, next)))
         },
     );
-    replies::streamed(request.headers(), document, pieces)
+    replies::streamed(request.headers(), document, replies::computed(pieces))
 }
 
 /// The points that a range means of a series.
@@ -292,9 +325,9 @@ pub(crate) fn now(request: &Request) -> i64 {
     request.database().engine().env().now_ns()
 }
 
-/// `/repositories/{repository}/timeseriescollections/data`
-pub(crate) async fn collection(request: Request) -> Result<Response> {
-    if request.method() == Method::GET { read_many(&request).await } else { write_many(&request).await }
+/// `/repositories/{repository}/timeseriescollections/data`: GET. Tasks of their own make the body.
+pub(crate) async fn points_of_many(request: Request) -> Result<Response> {
+    query::computing(Box::pin(read_many(&request))).await
 }
 
 /// Series that the parameters `name` and `id` of a request name, in this order.
@@ -338,21 +371,28 @@ async fn read_many(request: &Request) -> Result<Response> {
     }
     let start = document.start(&heads)?;
     let groups = groups(parts, heads);
-    let (database, units) = (request.database().clone(), Arc::new(units));
+    let database = request.database().clone();
     let pieces = stream::iter(groups)
         .map(move |group| {
             let (sender, receiver) = mpsc::channel(PIECES);
             let (database, units) = (database.clone(), Arc::clone(&units));
             // Ends with its receiver, when the client goes away.
-            let task = tokio::spawn(query::computing(Box::pin(async move {
-                let made = tokio::select! {
-                    made = pieces_of(&database, &units, group, &sender) => made,
+            let task = tokio::spawn(async move {
+                let turn = tokio::select! {
+                    turn = turn(&database, &group) => turn,
                     () = sender.closed() => return,
                 };
-                if let Err(error) = made {
-                    let _ = sender.send(Err(error)).await;
-                }
-            })));
+                query::computing(Box::pin(async move {
+                    let made = tokio::select! {
+                        made = pieces_of(&database, &units, group, (&sender, turn)) => made,
+                        () = sender.closed() => return,
+                    };
+                    if let Err(error) = made {
+                        let _ = sender.send(Err(error)).await;
+                    }
+                }))
+                .await;
+            });
             std::future::ready((receiver, Some(task)))
         })
         .buffered(PARALLEL)
@@ -395,20 +435,71 @@ fn groups(parts: Vec<Part>, heads: Vec<Head>) -> Vec<Vec<(Part, Head)>> {
     groups
 }
 
+/// Waits for the turn of a group. One that may take longer than some milliseconds, or waits for another server, needs none.
+async fn turn(database: &Database, group: &[(Part, Head)]) -> Option<SemaphorePermit<'static>> {
+    let is_short = database.remote().is_none() && group.iter().all(|(part, _)| part.reading.is_short());
+    if is_short { TURNS.acquire().await.ok() } else { None }
+}
+
+/// Sends a group in pieces.
+struct Sending<'a> {
+    sender: &'a mpsc::Sender<Result<Piece>>,
+    memory: &'a MemoryBudget,
+    turn: Option<SemaphorePermit<'static>>,
+    /// The next piece.
+    out: Vec<u8>,
+}
+
+impl Sending<'_> {
+    /// Adds points, and sends pieces that are long enough. Returns whether there is a receiver.
+    ///
+    /// # Errors
+    /// XX000 if the points cannot be encoded.
+    async fn write(&mut self, writer: &mut PointWriter, ready: &Ready) -> Result<bool> {
+        let mut at = 0;
+        while at < ready.len() {
+            let end = ready.len().min(at + writer.step());
+            writer.write(&mut self.out, ready, at..end)?;
+            at = end;
+            if self.out.len() >= PIECE_BYTES && !self.send().await {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends what was added. Returns whether there is a receiver.
+    async fn send(&mut self) -> bool {
+        let out = std::mem::replace(&mut self.out, new_piece());
+        match self.sender.try_send(Piece::new(self.memory, out)) {
+            Ok(()) => true,
+            Err(TrySendError::Closed(_)) => false,
+            Err(TrySendError::Full(piece)) => {
+                // No other group waits for a client of this one.
+                self.turn = None;
+                self.sender.send(piece).await.is_ok()
+            }
+        }
+    }
+}
+
+fn new_piece() -> Vec<u8> {
+    Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 2)
+}
+
 /// Sends the pieces of a group.
 async fn pieces_of(
     database: &Database,
     units: &Units,
     mut group: Vec<(Part, Head)>,
-    sender: &mpsc::Sender<Result<Piece>>,
+    (sender, turn): (&mpsc::Sender<Result<Piece>>, Option<SemaphorePermit<'static>>),
 ) -> Result<()> {
     let mut sql = SqlClient::new(database);
     let memory = database.engine().memory();
+    let mut sending = Sending { sender, memory, turn, out: new_piece() };
     // The window waits with its pieces when the client does not read.
     let mut window = memory.reservation(Work::Results);
     window.grow(((WINDOW + TOGETHER_ROWS) * POINT_BYTES) as u64)?;
-    let piece = || Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 2);
-    let mut out = piece();
     if group.iter().any(|(part, _)| part.reading.needs_transaction()) {
         sql.run(READ_ONE_STATE, &[]).await?;
         for (part, head) in &mut group {
@@ -417,37 +508,35 @@ async fn pieces_of(
     }
     let mut ahead = 0;
     for at in 0..group.len() {
+        if sender.is_closed() {
+            return Ok(());
+        }
         if at == ahead {
             let next = group[at..].iter_mut().take(TOGETHER_MAX);
             let mut readings: Vec<&mut Reading> = next.map(|(part, _)| &mut part.reading).collect();
             ahead += reading::read_ahead(&mut sql, &mut readings).await?;
         }
         let (Part { reading, writer }, head) = &mut group[at];
-        writer.start(&mut out, head)?;
-        let read = reading.next(&mut sql).await;
-        let mut next = read.map_err(|error| of_series(&head.name, error))?;
-        while let Some(timed) = next {
-            let ready = writer.ready(timed)?;
-            let mut at = 0;
-            while at < ready.len() {
-                let end = ready.len().min(at + writer.step());
-                writer.write(&mut out, &ready, at..end)?;
-                at = end;
-                if out.len() >= PIECE_BYTES
-                    && sender.send(Piece::new(memory, std::mem::replace(&mut out, piece()))).await.is_err()
-                {
-                    return Ok(());
-                }
+        writer.start(&mut sending.out, head)?;
+        let stored = if writer.takes_columns() { reading.take_stored() } else { None };
+        for columns in stored.iter().flat_map(Stored::parts) {
+            if !sending.write(writer, &writer.ready_columns(columns)?).await? {
+                return Ok(());
             }
-            next = reading.next(&mut sql).await.map_err(|error| of_series(&head.name, error))?;
         }
-        writer.end(&mut out);
+        while let Some(timed) = reading.next(&mut sql).await.map_err(|error| of_series(&head.name, error))? {
+            if !sending.write(writer, &writer.ready(timed)?).await? {
+                return Ok(());
+            }
+        }
+        writer.end(&mut sending.out);
     }
-    let _ = sender.send(Piece::new(memory, out)).await;
+    sending.send().await;
     Ok(())
 }
 
-async fn write_many(request: &Request) -> Result<Response> {
+/// `/repositories/{repository}/timeseriescollections/data`: PUT and POST.
+pub(crate) async fn write_many(request: &Request) -> Result<Response> {
     let mut sql = SqlClient::new(request.database());
     let mut parameters = Parameters::of(request)?;
     let is_atomic = parameters.take_flag("atomic", false)?;

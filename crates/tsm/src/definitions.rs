@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use model::{Error, Result, SqlState};
 use query::Value;
@@ -12,7 +13,7 @@ use timeseries::formula::Formula;
 use timeseries::raster::{Calendar, Raster};
 
 use crate::attributes::Attributes;
-use crate::tables::{invalid, option_of, text_of};
+use crate::tables::{SCHEMA, invalid, option_of, text_of};
 
 /// Meaning of a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +136,53 @@ const COLUMNS: &str = "id, repository, name, type, step, multiplier, unit, time_
 /// # Errors
 /// 42704 if there is none; those of SQL.
 pub(crate) async fn find(sql: &mut SqlClient, repository: &str, name: &str) -> Result<Series> {
+    let known = sql.kept((SCHEMA, &["series", "formulas"]), async |_| Ok(Known::default())).await?;
+    let key = (repository.to_owned(), name.to_owned());
+    if let Some(series) = known.get(&key) {
+        return Ok(series);
+    }
+    let series = read_one(sql, repository, name).await?;
+    known.add(key, &series);
+    Ok(series)
+}
+
+/// Definitions of series that were asked for one by one.
+#[derive(Default)]
+struct Known(Mutex<KnownByName>);
+
+/// By repository and name.
+type KnownByName = HashMap<(String, String), Series>;
+
+/// Definitions of [`Known`], at most, and the bytes of texts from which one is too long for it: 16 MiB in all, and in fact some.
+const KNOWN_MAX: usize = 8 << 10;
+const KNOWN_BYTES_MAX: usize = 2 << 10;
+
+impl Known {
+    fn get(&self, key: &(String, String)) -> Option<Series> {
+        self.all().get(key).cloned()
+    }
+
+    fn add(&self, key: (String, String), series: &Series) {
+        let formulas: usize = series.formulas.iter().map(|(_, text)| text.len()).sum();
+        if formulas + series.description.as_ref().map_or(0, String::len) > KNOWN_BYTES_MAX {
+            return;
+        }
+        let mut all = self.all();
+        let old = if all.len() >= KNOWN_MAX { std::mem::take(&mut *all) } else { HashMap::new() };
+        all.insert(key, series.clone());
+        drop(all);
+        // This takes a millisecond.
+        if !old.is_empty() {
+            query::compute(|| drop(old));
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, KnownByName> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn read_one(sql: &mut SqlClient, repository: &str, name: &str) -> Result<Series> {
     let text = format!("SELECT {COLUMNS} FROM tsm.series WHERE repository = $1 AND name = $2");
     if let Some(series) = load(sql, &text, &[text_of(repository), text_of(name)]).await?.pop() {
         return Ok(series);

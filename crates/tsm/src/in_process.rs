@@ -51,6 +51,8 @@ pub(crate) async fn read(
     let mut ahead = 0;
     for at in 0..readings.len() {
         if at == ahead {
+            // Statements on series never wait: other tasks of the thread have a turn, and a caller that has gone is noticed.
+            tokio::task::yield_now().await;
             let mut next: Vec<&mut Reading> = readings[at..].iter_mut().take(TOGETHER_MAX).collect();
             ahead += reading::read_ahead(&mut sql, &mut next).await?;
         }

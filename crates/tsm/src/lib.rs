@@ -2,7 +2,7 @@
 //!
 //! A *series* has a definition (raster, unit, calendar, flags for history) and points; a *repository* is a name space of series.
 //! Definitions and points are rows of the schema `tsm`, so that SQL reads what the API wrote, and any number of servers can answer
-//! for one database: none keeps state of its own.
+//! for one database: none keeps state of its own but definitions and units that have not changed since.
 //!
 //! Modules, lowest first, none of which uses a later one: `tables`, `attributes`, `definitions`, `units`, `periods`, `store`, `sources`, `reading`, `definition_json`,
 //! `parameters`, `data`, `data_json`, `data_csv`, `data_arrow`, `data_xlsx`, `encoding`, `writing`, `in_process`, `replies`, `data_routes`, `definition_csv`, `definition_xlsx`, `defining`, `definition_routes`,
@@ -138,11 +138,13 @@ fn application(prefix: &'static str, installed: &Arc<OnceCell<()>>) -> Applicati
         .route(get.or(MethodFilter::POST), "", DEFINITION_BYTES_MAX, door(Door::Repositories))
         .route(get.or(MethodFilter::POST), "/{repository}/timeseries", DATA_BYTES_MAX, door(Door::Series))
         .route(all, "/{repository}/timeseries/{id}", DEFINITION_BYTES_MAX, door(Door::One))
-        .route(all, "/{repository}/timeseries/{id}/data", DATA_BYTES_MAX, door(Door::Data))
+        .prompt_route(get, "/{repository}/timeseries/{id}/data", DEFINITION_BYTES_MAX, door(Door::Points))
+        .route(change.or(MethodFilter::DELETE), "/{repository}/timeseries/{id}/data", DATA_BYTES_MAX, door(Door::Data))
         .route(get, "/{repository}/timeseries/{id}/data/modifications", 0, door(Door::Modifications))
         .route(get, "/{repository}/timeseries/{id}/data/quotations", 0, door(Door::Quotations))
         .route(MethodFilter::POST, "/{repository}/formulas/evaluate", DEFINITION_BYTES_MAX, door(Door::Evaluate))
-        .route(get.or(change), "/{repository}/timeseriescollections/data", DATA_BYTES_MAX, door(Door::Collection))
+        .prompt_route(get, "/{repository}/timeseriescollections/data", DEFINITION_BYTES_MAX, door(Door::PointsOfMany))
+        .route(change, "/{repository}/timeseriescollections/data", DATA_BYTES_MAX, door(Door::DataOfMany))
         .route(get, "/{repository}/timeseriescollections/data/sum", 0, door(Door::Sum))
         .route(get, "/{repository}/timeseriescollections/definition", 0, door(Door::Several))
         .route(get.or(MethodFilter::POST), "/{repository}/attributes", DEFINITION_BYTES_MAX, door(Door::Attributes))
@@ -175,11 +177,13 @@ enum Door {
     Series,
     One,
     Several,
+    Points,
     Data,
     Modifications,
     Quotations,
     Evaluate,
-    Collection,
+    PointsOfMany,
+    DataOfMany,
     Sum,
     Attributes,
     Units,
@@ -202,11 +206,13 @@ async fn answer(installed: Arc<OnceCell<()>>, request: Request, door: Door) -> R
         Door::Series => definition_routes::series(request).await,
         Door::One => definition_routes::one(request).await,
         Door::Several => definition_routes::several(request).await,
-        Door::Data => data_routes::single(request).await,
+        Door::Points => data_routes::points(request).await,
+        Door::Data => data_routes::change(request).await,
         Door::Modifications => data_routes::modifications(request).await,
         Door::Quotations => data_routes::quotations(request).await,
         Door::Evaluate => data_routes::evaluate(request).await,
-        Door::Collection => data_routes::collection(request).await,
+        Door::PointsOfMany => data_routes::points_of_many(request).await,
+        Door::DataOfMany => data_routes::write_many(&request).await,
         Door::Sum => data_routes::sum(request).await,
         Door::Attributes => definition_routes::attributes(request).await,
         Door::Units => definition_routes::units(request).await,

@@ -217,6 +217,11 @@ impl Range {
         }
     }
 
+    /// Whether both limits are given, and neither an earlier state nor a period.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.is_bounded() && self.audit.is_none() && self.as_of.is_none() && self.period.is_none()
+    }
+
     /// Whether both limits are given.
     pub(crate) fn is_bounded(&self) -> bool {
         self.from.is_some() && self.to.is_some()

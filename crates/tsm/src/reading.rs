@@ -13,7 +13,7 @@ use timeseries::units::Unit;
 
 use crate::definitions::Series;
 use crate::sources::{Needed, Quotation, Selection, Source, View, WINDOW, exchanged};
-use crate::store::{self, AsOf, PAGE_ROWS, Pages, TOGETHER_ROWS, Timed};
+use crate::store::{self, AsOf, PAGE_ROWS, Pages, Stored, TOGETHER_ROWS, Timed};
 use crate::tables::{invalid, of_series};
 use crate::units::Units;
 
@@ -93,10 +93,14 @@ pub(crate) struct Reading {
 
 /// A window of intervals.
 struct Window {
-    bounds: Vec<i64>,
+    /// Readings of the same intervals share them.
+    bounds: Arc<Vec<i64>>,
     /// The stored points that the intervals need, if they were read.
-    timed: Option<Timed>,
+    stored: Option<Stored>,
 }
+
+/// The bounds of a window, with what they depend on: the intervals and their range.
+type Known = (Buckets, (i64, i64), Arc<Vec<i64>>);
 
 /// A part of the range that was not read, and its raster.
 enum Plan {
@@ -210,7 +214,12 @@ impl Reading {
 
     /// Whether the points must be read in a transaction to be those of one state.
     pub(crate) fn needs_transaction(&self) -> bool {
-        !self.is_earlier && !self.is_one_page().unwrap_or(false)
+        !self.is_earlier && !self.is_short()
+    }
+
+    /// Whether one statement reads all points, which takes some milliseconds.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_one_page().unwrap_or(false)
     }
 
     /// Whether one statement reads all points.
@@ -244,33 +253,62 @@ impl Reading {
         }
         let window = match self.ahead.take() {
             Some(window) => Some(window),
-            None => self.next_bounds()?.map(|bounds| Window { bounds, timed: None }),
+            None => self.next_bounds()?.map(|bounds| Window { bounds: Arc::new(bounds), stored: None }),
         };
-        let Some(Window { mut bounds, timed }) = window else { return Ok(None) };
-        let points = match timed {
+        let Some(Window { bounds, stored }) = window else { return Ok(None) };
+        // The columns store returns rows by series and time, which SQL does not promise.
+        let points = match stored.and_then(|stored| stored.timed()) {
             Some(timed) => self.source.points_of(timed, &bounds, &self.view)?,
             None => self.source.points(sql, &bounds, &self.view, self.as_of).await?,
         };
+        let mut bounds = Arc::unwrap_or_clone(bounds);
         bounds.pop();
         Ok(Some(Timed { times: bounds, points }))
     }
 
+    /// The points of the only window as they are stored, if they were read in advance and are the result. None remain then.
+    pub(crate) fn take_stored(&mut self) -> Option<Stored> {
+        let Window { bounds, stored } = self.ahead.as_ref()?;
+        let (_, starts) = bounds.split_last()?;
+        let is_result = self.view.is_as_stored() && stored.as_ref()?.is_complete(starts);
+        if is_result { self.ahead.take()?.stored } else { None }
+    }
+
     /// The stored points that the only window needs, and their table, if they can be read with those of other series. The window is
     /// kept for [`Reading::next`].
-    fn needed(&mut self) -> Result<Option<(&'static str, Needed)>> {
+    ///
+    /// - `known`: bounds of another reading.
+    fn needed(&mut self, known: &mut Option<Known>) -> Result<Option<(&'static str, Needed)>> {
         if self.as_of != AsOf::Now || self.is_long() {
             return Ok(None);
         }
         let window = match self.ahead.take() {
             Some(window) => window,
-            None => match self.next_bounds()? {
-                Some(bounds) => Window { bounds, timed: None },
+            None => match self.only_bounds(known)? {
+                Some(bounds) => Window { bounds, stored: None },
                 None => return Ok(None),
             },
         };
         let needed = self.source.needed(&window.bounds);
         self.ahead = Some(window);
         needed
+    }
+
+    /// Bounds of the only window: those that are known, if they are the same.
+    fn only_bounds(&mut self, known: &mut Option<Known>) -> Result<Option<Arc<Vec<i64>>>> {
+        let Plan::Raster { intervals, from, to, .. } = &self.plan else {
+            return Ok(self.next_bounds()?.map(Arc::new));
+        };
+        let range = (*from, *to);
+        let is_same = |other: &&mut Known| other.0 == *intervals && other.1 == range;
+        if let Some((_, _, bounds)) = known.as_mut().filter(is_same) {
+            self.plan = Plan::Done;
+            return Ok(Some(Arc::clone(bounds)));
+        }
+        let intervals = intervals.clone();
+        let bounds = self.next_bounds()?.map(Arc::new);
+        *known = bounds.clone().map(|bounds| (intervals, range, bounds));
+        Ok(bounds)
     }
 
     /// Bounds of the next window of intervals; `None` at the end, and without intervals.
@@ -304,9 +342,9 @@ impl Reading {
 pub(crate) async fn read_ahead(sql: &mut SqlClient, readings: &mut [&mut Reading]) -> Result<usize> {
     // Series of other ranges, because of other rasters, would make all of them read too much.
     let mut together: BTreeMap<_, Vec<(usize, i64)>> = BTreeMap::new();
-    let (mut seen, mut rows) = (0, 0);
+    let (mut seen, mut rows, mut known) = (0, 0, None);
     for (at, reading) in readings.iter_mut().enumerate() {
-        let needed = reading.needed().map_err(|error| of_series(&reading.series().name, error))?;
+        let needed = reading.needed(&mut known).map_err(|error| of_series(&reading.series().name, error))?;
         rows += needed.as_ref().map_or(0, |(_, needed)| needed.rows);
         if at > 0 && rows >= TOGETHER_ROWS {
             break;
@@ -321,9 +359,9 @@ pub(crate) async fn read_ahead(sql: &mut SqlClient, readings: &mut [&mut Reading
         if page.len() == 1 {
             continue;
         }
-        for (at, timed) in page_of(sql, table, (from, to), &page).await? {
+        for (at, stored) in page_of(sql, table, (from, to), &page).await? {
             if let Some(window) = &mut readings[at].ahead {
-                window.timed = Some(timed);
+                window.stored = Some(stored);
             }
         }
     }
@@ -337,7 +375,7 @@ async fn page_of(
     table: &str,
     range: (i64, i64),
     page: &[(usize, i64)],
-) -> Result<Vec<(usize, Timed)>> {
+) -> Result<Vec<(usize, Stored)>> {
     let ids: Vec<i64> = page.iter().map(|(_, series)| *series).collect();
     let Some(mut found) = store::read_together(sql, table, &ids, range).await? else { return Ok(Vec::new()) };
     Ok(page.iter().filter_map(|(at, series)| Some((*at, found.remove(series)?))).collect())

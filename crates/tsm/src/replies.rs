@@ -82,8 +82,13 @@ pub(crate) fn whole(headers: &HeaderMap, document: Document, bytes: Vec<u8>) -> 
     let wrapper = Wrapper::of(headers, document)?.filter(|own| !own.is_gzip() || bytes.len() >= ZIP_BYTES_MIN);
     let Some(mut wrapper) = wrapper else { return Ok(response(Body::from(bytes), document.encoding, false)) };
     let zip = wrapper.is_gzip();
-    let mut body = wrapper.wrap(&bytes)?;
-    body.append(&mut wrapper.finish()?);
+    // It takes milliseconds to compress long ones.
+    let body = query::compute(|| {
+        let mut body = wrapper.wrap(&bytes)?;
+        body.append(&mut wrapper.finish()?);
+        Ok(body)
+    });
+    let body = body?;
     Ok(response(Body::from(body), document.encoding, zip))
 }
 
@@ -111,6 +116,14 @@ impl Piece {
     }
 }
 
+/// Pieces that are made while other tasks of the thread go on.
+pub(crate) fn computed<T>(pieces: impl Stream<Item = T> + Send + 'static) -> impl Stream<Item = T> + Send + 'static {
+    stream::unfold(Box::pin(pieces), |mut pieces| async {
+        let piece = query::computing(pieces.next()).await?;
+        Some((piece, pieces))
+    })
+}
+
 /// A reply that is made while it is sent.
 ///
 /// # Errors
@@ -134,9 +147,10 @@ pub(crate) fn streamed(
     let wrapped = stream::unfold((Box::pin(plain), Some(wrapper)), |(mut plain, wrapper)| async move {
         let mut wrapper = wrapper?;
         let piece: Result<Bytes> = match plain.next().await {
-            Some(Ok(piece)) => wrapper.wrap(&piece).map(Bytes::from),
+            // It takes milliseconds to compress a piece.
+            Some(Ok(piece)) => query::compute(|| wrapper.wrap(&piece)).map(Bytes::from),
             Some(Err(error)) => Err(error),
-            None => return Some((wrapper.finish().map(Bytes::from), (plain, None))),
+            None => return Some((query::compute(|| wrapper.finish()).map(Bytes::from), (plain, None))),
         };
         let next = piece.is_ok().then_some(wrapper);
         Some((piece, (plain, next)))

@@ -78,6 +78,15 @@ impl View {
         self.after.apply(points, &[], &[]);
     }
 
+    /// Whether the result has the values of a series as they are stored, if it has one for each interval.
+    pub(crate) fn is_as_stored(&self) -> bool {
+        self.is_plain() && self.before.is_identity() && self.after.is_identity()
+    }
+
+    fn is_plain(&self) -> bool {
+        self.is_own && self.period.is_none() && self.rule != Aggregation::Count
+    }
+
     /// Points of intervals, which need not be contiguous, on bounds.
     fn on(&self, (starts, ends): (&[i64], &[i64]), mut points: Points, bounds: &[i64]) -> Result<Points> {
         if self.period.is_some() || !self.is_same(starts, ends, bounds) {
@@ -94,8 +103,7 @@ impl View {
     /// The points of a series on all of its own intervals in the bounds, if they are that.
     fn own(&self, timed: Timed, bounds: &[i64]) -> std::result::Result<Points, Timed> {
         let (starts, ends) = (&bounds[..bounds.len() - 1], &bounds[1..]);
-        let is_plain = self.is_own && self.period.is_none() && self.rule != Aggregation::Count;
-        if !is_plain || timed.times != starts {
+        if !self.is_plain() || timed.times != starts {
             return Err(timed);
         }
         let mut points = timed.points;

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int16Type, Int64Type, TimestampNanosecondType};
 use arrow_array::{
-    Array, ArrayRef, Float64Array, Int16Array, Int64Array, RecordBatch, StringArray, TimestampNanosecondArray,
+    Array, ArrayRef, ArrowPrimitiveType, Float64Array, Int16Array, Int64Array, PrimitiveArray, RecordBatch,
+    StringArray, TimestampNanosecondArray,
 };
+use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use jiff::tz::TimeZone;
 use model::{Error, Result};
@@ -46,27 +48,37 @@ impl Timed {
 }
 
 /// Columns `time`, `value` and `flag` of a result.
-struct PointColumns {
-    times: ArrayRef,
-    values: ArrayRef,
-    flags: ArrayRef,
+#[derive(Clone, Debug)]
+pub(crate) struct PointColumns {
+    pub(crate) times: ArrayRef,
+    pub(crate) values: ArrayRef,
+    pub(crate) flags: ArrayRef,
 }
 
 impl PointColumns {
     /// - `at`: place of the first of them.
     fn of(rows: &Rows, at: usize) -> Result<PointColumns> {
         Ok(PointColumns {
-            times: column(rows, at, &instant())?,
-            values: column(rows, at + 1, &DataType::Float64)?,
-            flags: column(rows, at + 2, &DataType::Int16)?,
+            times: compact::<TimestampNanosecondType>(column(rows, at, &instant())?),
+            values: compact::<Float64Type>(column(rows, at + 1, &DataType::Float64)?),
+            flags: compact::<Int16Type>(column(rows, at + 2, &DataType::Int16)?),
         })
+    }
+
+    fn slice(&self, rows: &Range<usize>) -> PointColumns {
+        let slice = |column: &ArrayRef| column.slice(rows.start, rows.len());
+        PointColumns { times: slice(&self.times), values: slice(&self.values), flags: slice(&self.flags) }
+    }
+
+    fn times(&self) -> &[i64] {
+        self.times.as_primitive::<TimestampNanosecondType>().values()
     }
 
     fn append(&self, timed: &mut Timed, rows: Range<usize>) {
         let values = self.values.as_primitive::<Float64Type>();
         let flags = self.flags.as_primitive::<Int16Type>();
         timed.reserve(rows.len());
-        timed.times.extend_from_slice(&self.times.as_primitive::<TimestampNanosecondType>().values()[rows.clone()]);
+        timed.times.extend_from_slice(&self.times()[rows.clone()]);
         if values.null_count() == 0 && flags.null_count() == 0 {
             let points = &mut timed.points;
             points.values.extend_from_slice(&values.values()[rows.clone()]);
@@ -82,6 +94,46 @@ impl PointColumns {
             timed.points.push(value, flag.unwrap_or(if value.is_some() { Flag::Valid } else { Flag::Missing }));
         }
     }
+}
+
+/// Points of one series in parts of a result, which they share.
+#[derive(Debug, Default)]
+pub(crate) struct Stored(Vec<PointColumns>);
+
+impl Stored {
+    /// A copy; `None` if the points are not in the order of their times.
+    pub(crate) fn timed(&self) -> Option<Timed> {
+        let mut timed = Timed::default();
+        self.0.iter().for_each(|part| part.append(&mut timed, 0..part.times.len()));
+        timed.times.is_sorted().then_some(timed)
+    }
+
+    /// Whether there is a point with a value and a flag at each of some times, and no other point.
+    pub(crate) fn is_complete(&self, times: &[i64]) -> bool {
+        let mut rest = times;
+        let is_next = |part: &PointColumns| {
+            let is_full = part.values.null_count() == 0 && part.flags.null_count() == 0;
+            let after = rest.strip_prefix(part.times());
+            rest = after.unwrap_or_default();
+            is_full && after.is_some() && Flag::are_ids(part.flags.as_primitive::<Int16Type>().values())
+        };
+        self.0.iter().all(is_next) && rest.is_empty()
+    }
+
+    /// The parts of the result, ascending.
+    pub(crate) fn parts(&self) -> &[PointColumns] {
+        &self.0
+    }
+}
+
+/// A column, or a copy if it is a small part of what it keeps in memory: a result may share columns of the store.
+fn compact<T: ArrowPrimitiveType>(column: ArrayRef) -> ArrayRef {
+    let own = column.as_primitive::<T>();
+    if own.get_buffer_memory_size() <= 4 * size_of_val(&**own.values()) {
+        return column;
+    }
+    let copy = PrimitiveArray::<T>::new(own.values().to_vec().into(), own.nulls().cloned());
+    Arc::new(copy.with_data_type(own.data_type().clone()))
 }
 
 /// A column of a result, as a type.
@@ -212,7 +264,7 @@ impl Pages {
 }
 
 /// The present points of series of one table without quotation, in a range of times, by the numbers of the series. A statement
-/// for each series would take longer than its points. `None` if they are [`TOGETHER_ROWS`], or not in order.
+/// for each series would take longer than its points. `None` if they are [`TOGETHER_ROWS`].
 ///
 /// # Errors
 /// Those of SQL.
@@ -221,9 +273,7 @@ pub(crate) async fn read_together(
     table: &str,
     ids: &[i64],
     (from, to): (i64, i64),
-) -> Result<Option<HashMap<i64, Timed>>> {
-    // See Pages::next.
-    tokio::task::yield_now().await;
+) -> Result<Option<HashMap<i64, Stored>>> {
     let text = format!(
         "SELECT series, time, value, flag FROM {SCHEMA}.{table} WHERE time >= $1 AND time < $2 AND series = ANY($3) \
          LIMIT {TOGETHER_ROWS}"
@@ -233,19 +283,18 @@ pub(crate) async fn read_together(
     if batches.iter().map(Rows::len).sum::<usize>() >= TOGETHER_ROWS {
         return Ok(None);
     }
-    let mut all: HashMap<i64, Timed> = ids.iter().map(|id| (*id, Timed::default())).collect();
+    let mut all: HashMap<i64, Stored> = ids.iter().map(|id| (*id, Stored::default())).collect();
     batches.iter().try_for_each(|rows| add_together(&mut all, rows))?;
-    // The columns store returns rows by series and time, which SQL does not promise.
-    Ok(all.values().all(|timed| timed.times.is_sorted()).then_some(all))
+    Ok(Some(all))
 }
 
 /// Adds rows with the columns `series`, `time`, `value` and `flag`.
-fn add_together(all: &mut HashMap<i64, Timed>, rows: &Rows) -> Result<()> {
+fn add_together(all: &mut HashMap<i64, Stored>, rows: &Rows) -> Result<()> {
     let columns = PointColumns::of(rows, 1)?;
     let series = column(rows, 0, &DataType::Int64)?;
     let mut start = 0;
     for same in series.as_primitive::<Int64Type>().values().chunk_by(|a, b| a == b) {
-        columns.append(all.entry(same[0]).or_default(), start..start + same.len());
+        all.entry(same[0]).or_default().0.push(columns.slice(&(start..start + same.len())));
         start += same.len();
     }
     Ok(())
@@ -410,22 +459,22 @@ pub(crate) async fn write(sql: &mut SqlClient, all: &[Written<'_>]) -> Result<()
             continue;
         }
         let (mut times, mut ids, mut versions) = (Vec::with_capacity(len), Vec::with_capacity(len), Vec::new());
-        let (mut values, mut flags) = (Vec::with_capacity(len), Vec::with_capacity(len));
+        let (mut values, mut present) = (Vec::with_capacity(len), Vec::with_capacity(len));
+        let mut flags: Vec<i16> = Vec::with_capacity(len);
         for Written { series, timed, version } in of_table {
             times.extend_from_slice(&timed.times);
             ids.extend(std::iter::repeat_n(series.id, timed.times.len()));
             if series.quotation {
                 versions.extend(std::iter::repeat_n(*version, timed.times.len()));
             }
-            for (value, flag) in timed.points.iter() {
-                values.push(value);
-                flags.push(flag.id());
-            }
+            values.extend_from_slice(&timed.points.values);
+            present.extend_from_slice(&timed.points.present);
+            flags.extend(timed.points.flags.iter().map(|flag| flag.id()));
         }
         let mut columns: Vec<(&str, ArrayRef)> = vec![
             ("time", Arc::new(TimestampNanosecondArray::from(times).with_timezone("UTC"))),
             ("series", Arc::new(Int64Array::from(ids))),
-            ("value", Arc::new(Float64Array::from(values))),
+            ("value", Arc::new(nullable(values, &present))),
             ("flag", Arc::new(Int16Array::from(flags))),
         ];
         if !versions.is_empty() {
@@ -434,6 +483,12 @@ pub(crate) async fn write(sql: &mut SqlClient, all: &[Written<'_>]) -> Result<()
         sql.append(SCHEMA, &[(table, batch(columns)?)]).await?;
     }
     Ok(())
+}
+
+/// Values as a column: NULL where none is present.
+pub(crate) fn nullable(values: Vec<f64>, present: &[bool]) -> Float64Array {
+    let nulls = present.contains(&false).then(|| NullBuffer::new(BooleanBuffer::from(present)));
+    Float64Array::new(values.into(), nulls)
 }
 
 /// Deletes the points of a series whose times are in `from .. to`, in the open transaction.

@@ -1,6 +1,7 @@
 //! Units: rows of `tsm.units`.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use model::{Error, Result, SqlState};
 use query::Value;
@@ -8,7 +9,7 @@ use query::client::{SqlClient, there};
 use timeseries::units::{Conversion, Unit};
 
 use crate::definitions::{self, Series};
-use crate::tables::{option_of, text_of};
+use crate::tables::{SCHEMA, option_of, text_of};
 
 /// A unit with what only people read.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,9 +29,15 @@ pub(crate) struct Units {
 }
 
 impl Units {
+    /// All units as they are now.
+    ///
     /// # Errors
     /// Those of SQL.
-    pub(crate) async fn load(sql: &mut SqlClient) -> Result<Units> {
+    pub(crate) async fn load(sql: &mut SqlClient) -> Result<Arc<Units>> {
+        sql.kept((SCHEMA, &["units"]), Units::read).await
+    }
+
+    async fn read(sql: &mut SqlClient) -> Result<Units> {
         let text = "SELECT name, base, factor, \"offset\", integral, aggregation, category, exchange FROM tsm.units \
                     ORDER BY name";
         let (mut all, mut rates) = (Vec::new(), HashMap::new());
@@ -67,6 +74,11 @@ impl Units {
     /// 42704 for a unit that does not exist.
     pub(crate) fn find(&self, name: &str) -> Result<&Unit> {
         self.units.iter().find(|unit| unit.name == name).ok_or_else(|| unknown(name))
+    }
+
+    /// Whether the unit of this name has an exchange series.
+    pub(crate) fn has_rate(&self, name: &str) -> bool {
+        self.rates.contains_key(name)
     }
 
     /// Number of the exchange series of a unit, if it has one.

@@ -28,12 +28,7 @@ pub(crate) struct Prepared {
 /// # Errors
 /// 22023 for a time that starts no interval, an unknown flag, or a unit that cannot be converted; 22007 for a text that is no
 /// time; 42704 for an unknown unit.
-pub(crate) fn prepare(
-    series: Series,
-    units: &Units,
-    meaning: &Meaning<'_>,
-    points: SentPoints<'_>,
-) -> Result<Prepared> {
+pub(crate) fn prepare(series: Series, units: &Units, meaning: &Meaning<'_>, points: SentPoints) -> Result<Prepared> {
     if series.is_virtual() {
         return Err(invalid(format!("series \"{}\" is computed by a formula: it cannot be written", series.name)));
     }

@@ -2,6 +2,8 @@
 
 mod as_of;
 mod bulk_writes;
+mod encodings;
+mod moving;
 mod random;
 
 use std::path::PathBuf;
@@ -620,6 +622,13 @@ fn many_series_are_read_written_and_added_up_in_one_request() {
     let (status, reply) = client.send("PUT", "/timeseriescollections/data", &partly);
     assert_eq!((status, &reply["Written"], &reply["Errors"][0]["Name"]), (207, &json!(1), &json!("nobody")), "{reply}");
     assert_eq!(client.points("A", range)[0].1, Some(10.0));
+    let mut wrong = of("B", 20.0);
+    wrong["Data"][0]["Flag"] = json!(3);
+    let (status, reply) = client.send("PUT", "/timeseriescollections/data", &json!([of("A", 11.0), wrong]));
+    let error = &reply["Errors"][0];
+    assert_eq!((status, &reply["Written"], &error["Name"]), (207, &json!(1), &json!("B")), "{reply}");
+    assert!(error["error"].as_str().unwrap().contains("Data[0]: flag 3 is not known"), "{reply}");
+    assert_eq!((client.points("A", range)[0].1, client.points("B", range)[0].1), (Some(11.0), Some(2.0)));
     server.stop();
 }
 
@@ -716,6 +725,55 @@ fn definitions_are_found_changed_and_deleted_and_every_change_is_recorded() {
     )
     .unwrap();
     assert_eq!(log.lines().skip(1).collect::<Vec<_>>(), ["deleted,Meter 08", "changed,Grid", "created,Meter 24"]);
+    server.stop();
+}
+
+/// The bug that this prevents: a server keeps definitions and units until a commit changes their tables, and a reader that starts while such a
+/// commit becomes visible would keep the state before it for ever.
+#[test]
+fn changes_of_units_and_definitions_are_seen_by_the_next_request_of_anybody() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let client = Client(&server);
+    client.ok("POST", "/units", &json!({ "Name": "X", "BaseUnit": "X", "Factor": 1.0 }));
+    client.ok("POST", "/units", &json!({ "Name": "kX", "BaseUnit": "X", "Factor": 1.0 }));
+    client.create(&json!({ "Name": "S", "Interval": { "Value": "Hour" }, "Unit": "kX" }));
+    client.write("S", "2025-06-01T00:00:00Z", 3600, &[2.0]);
+    let value = || client.points("S", "from=2025-06-01T00:00:00Z&to=2025-06-01T01:00:00Z&unit=X")[0].1.unwrap();
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                    value();
+                }
+            });
+        }
+        let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for factor in 1..=100 {
+                rows(&server, &format!("UPDATE tsm.units SET factor = {factor} WHERE name = 'kX'"));
+                assert_eq!(value(), 2.0 * f64::from(factor));
+                rows(&server, &format!("UPDATE tsm.series SET description = 'the {factor}th' WHERE name = 'S'"));
+                assert_eq!(client.get("/timeseries/S")["Description"], format!("the {factor}th"));
+            }
+        }));
+        is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+        seen.unwrap();
+    });
+    let statements = "BEGIN; UPDATE tsm.units SET factor = 7 WHERE name = 'kX'; ROLLBACK";
+    let (status, text) = request(&server.http, "POST", "/sql", statements.as_bytes()).unwrap();
+    assert_eq!((status, value()), (200, 200.0), "{text}");
+    client.ok("DELETE", "/timeseries/S", &Json::Null);
+    assert_eq!(client.send("GET", "/timeseries/S", &Json::Null).0, 404);
+    client.create(&json!({ "Name": "S", "Interval": { "Value": "Hour" }, "Unit": "X" }));
+    assert_eq!(client.get("/timeseries/S")["Unit"], "X");
+    client.write("S", "2025-06-01T00:00:00Z", 3600, &[3.0]);
+    rows(&server, "ALTER TABLE tsm.units ADD COLUMN note text");
+    assert_eq!(value(), 3.0);
+    let statements = "SET synchronous_commit = off; TRUNCATE tsm.series CASCADE";
+    let (status, text) = request(&server.http, "POST", "/sql", statements.as_bytes()).unwrap();
+    assert_eq!(status, 200, "{text}");
+    assert_eq!(client.send("GET", "/timeseries/S", &Json::Null).0, 404, "before the log is flushed, too");
     server.stop();
 }
 
