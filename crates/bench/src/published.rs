@@ -34,7 +34,7 @@ pub(crate) enum Source {
     Mot,
     /// The EPICS archiver of the SNS on Hypertable and Oracle.
     Sns,
-    /// Load and scaling tests of HAKOM TSM.
+    /// Load, scaling and compression tests of HAKOM TSM.
     Hakom,
 }
 

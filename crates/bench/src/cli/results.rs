@@ -86,7 +86,7 @@ pub(super) fn report(options: &ReportOptions) -> Result<ExitCode> {
     }
     if reports.kinds() > 1 {
         return Err(Error::setup(
-            "reports of different kinds: expected only iot and tsbs, only tpcc, or only coldstart",
+            "reports of different kinds: expected only iot and tsbs, only tpcc, only coldstart, or only breakeven",
         ));
     }
     if reports.runs.is_empty() {
@@ -104,7 +104,7 @@ pub(super) fn report(options: &ReportOptions) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the page of `tpcc` or `coldstart` results.
+/// Writes the page of `tpcc`, `coldstart` or `breakeven` results.
 fn of_transactions(options: &ReportOptions, reports: &Reports) -> Result<ExitCode> {
     let Some(path) = options.html.as_ref().filter(|_| options.hyper.is_none()) else {
         return Err(Error::setup("--hyper: expected reports of iot or tsbs"));
@@ -114,6 +114,8 @@ fn of_transactions(options: &ReportOptions, reports: &Reports) -> Result<ExitCod
         html::tpcc::write(&reports.tpcc, path)?;
     } else if !reports.coldstart.is_empty() {
         html::coldstart::write(&reports.coldstart, path)?;
+    } else if !reports.breakeven.is_empty() {
+        html::breakeven::write(&reports.breakeven, path)?;
     } else {
         return Err(Error::setup("--html: rowload, epics and tsm reports have no page"));
     }

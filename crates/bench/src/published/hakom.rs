@@ -1,4 +1,4 @@
-//! Figures that HAKOM publishes for its TSM: load tests, and scaling tests with its two licences.
+//! Figures that HAKOM publishes for its TSM: load tests, scaling tests with its two licences, and tests of compressed blocks.
 //!
 //! The scaling tests have a column "Standard vs. Performance", the time that the Performance licence
 //! saves: 1 - Performance / Standard. That licence works on a request in parallel. Ours are requests
@@ -7,6 +7,8 @@
 use std::fmt::Write;
 
 use super::NotRun;
+use crate::breakeven;
+use crate::breakeven::report::Phase;
 use crate::report::format::{percent, short, whole};
 use crate::report::read::Reports;
 use crate::tsm::report::Figure;
@@ -86,6 +88,26 @@ struct Cell {
 /// derived from it.
 const MATRIX: [Cell; 1] = [Cell { operation: Operation::Read, servers: 2, cores: 8, seconds: 2.25 }];
 
+const COMPRESSION_COMMAND: &str = "bench breakeven --series 20 --days 120";
+
+/// Seconds of a test in which a share of each block of a day was changed, or in which all was read then.
+struct Compression {
+    phase: Phase,
+    /// Percentage of the values of each block.
+    share: u32,
+    compressed_s: f64,
+    plain_s: f64,
+}
+
+/// The times of reading are published for 100 % only; with other shares, reading is as fast with and without blocks.
+const COMPRESSIONS: [Compression; 5] = [
+    Compression { phase: Phase::Write, share: 25, compressed_s: 1.469, plain_s: 1.248 },
+    Compression { phase: Phase::Write, share: 50, compressed_s: 1.602, plain_s: 1.421 },
+    Compression { phase: Phase::Write, share: 75, compressed_s: 1.519, plain_s: 1.514 },
+    Compression { phase: Phase::Write, share: 100, compressed_s: 1.454, plain_s: 1.632 },
+    Compression { phase: Phase::Read, share: 100, compressed_s: 0.947, plain_s: 0.995 },
+];
+
 /// A published figure and our figures next to it.
 struct Row {
     name: String,
@@ -102,10 +124,15 @@ pub(super) fn write(reports: &Reports, text: &mut String) {
          has an application's own table, without HAKOM's services. *Store itself*: requests were sent to the database, \
          without a front end. Our front ends, database and client share one machine.\n",
     );
-    let tests: [(&str, Vec<Row>, &str); 3] = [
+    let tests: [(&str, Vec<Row>, &str); 4] = [
         ("load", load_rows(reports), LOAD_COMMAND),
         ("scaling", scaling_rows(reports), SCALING_COMMAND),
         ("matrix of servers and cores", matrix_rows(reports), MATRIX_COMMAND),
+        (
+            "speed of compressed data as a multiple of that of other data",
+            compression_rows(reports),
+            COMPRESSION_COMMAND,
+        ),
     ];
     let mut not_run = NotRun::default();
     for (name, rows, command) in tests {
@@ -227,6 +254,37 @@ fn matrix_rows(reports: &Reports) -> Vec<Row> {
         }),
     };
     MATRIX.iter().map(row).collect()
+}
+
+fn compression_rows(reports: &Reports) -> Vec<Row> {
+    let row = |test: &Compression| Row {
+        name: format!("{}, {} % of each block changed", test.phase.title(), test.share),
+        published: format!(
+            "{:.2} ({:.3} s, {:.3} s)",
+            test.plain_s / test.compressed_s,
+            test.compressed_s,
+            test.plain_s
+        ),
+        ours: reports
+            .breakeven
+            .iter()
+            .filter(|report| report.passed())
+            .flat_map(|report| compression_of(report, test))
+            .collect(),
+    };
+    COMPRESSIONS.iter().map(row).collect()
+}
+
+/// Our ratios of a test, one for each kind of requests.
+fn compression_of(report: &breakeven::Report, test: &Compression) -> Vec<[String; 3]> {
+    let target = &report.target;
+    let of = |(requests, _): &(String, Vec<u32>)| {
+        let ratio = report.ratio(requests, test.share, test.phase)?;
+        let label = format!("{} {}, {requests} requests", target.product, target.version);
+        let cpu = ratio.cpu.map_or_else(String::new, |cpu| format!("{:.2} of CPU", cpu.median));
+        Some([format!("{} ({label})", ratio.throughput.text()), cpu, MEASURED.to_owned()])
+    };
+    report.kinds().iter().filter_map(of).collect()
 }
 
 fn published_time(seconds: f64) -> String {
@@ -351,6 +409,27 @@ mod tests {
         let mut full = matrix();
         full.matrix_scale = Some(1.0);
         assert!(page(full).contains("| measured |"));
+    }
+
+    #[test]
+    fn compressed_data_is_compared_by_its_ratio_to_other_data() {
+        let of = |report| {
+            let mut text = String::new();
+            write(&Reports { breakeven: vec![report], ..Reports::default() }, &mut text);
+            text
+        };
+        let fixture = breakeven::report::tests::fixture();
+        let text = of(fixture.clone());
+        for row in [
+            "| writing, 100 % of each block changed | 1.12 (1.454 s, 1.632 s) | 0.50 (0.05–0.50) (PostgreSQL , single requests) \
+             | 2.00 of CPU | measured |",
+            "| reading at rest, 100 % of each block changed | 1.05 (0.947 s, 0.995 s) | 0.50 (",
+        ] {
+            assert!(text.contains(row), "{row}: {text}");
+        }
+        assert!(!text.contains("25 % of each block"), "not measured: {text}");
+        let wrong = breakeven::Report { findings: vec!["series 1".to_owned()], ..fixture };
+        assert!(!of(wrong).lines().any(|line| line.starts_with('|')));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 
 use super::json;
+use crate::breakeven;
 use crate::epics;
 use crate::error::{Error, Result};
 use crate::result::RunResult;
@@ -21,6 +22,7 @@ pub(crate) struct Reports {
     pub(crate) coldstart: Vec<coldstart::Report>,
     pub(crate) epics: Vec<epics::Report>,
     pub(crate) tsm: Vec<tsm::Report>,
+    pub(crate) breakeven: Vec<breakeven::Report>,
 }
 
 impl Reports {
@@ -55,6 +57,8 @@ impl Reports {
                 self.epics.push(of(report)?);
             } else if has("tsm") && has("figures") {
                 self.tsm.push(of(report)?);
+            } else if has("bulk_days") && has("tables") {
+                self.breakeven.push(of(report)?);
             } else if has("sizes") {
                 self.coldstart.push(of(report)?);
             } else {
@@ -73,6 +77,7 @@ impl Reports {
             !self.coldstart.is_empty(),
             !self.epics.is_empty(),
             !self.tsm.is_empty(),
+            !self.breakeven.is_empty(),
         ];
         there.iter().filter(|there| **there).count()
     }
@@ -102,6 +107,7 @@ mod tests {
             file("cold.json", &serde_json::to_string(&[coldstart::Report::default()]).unwrap()),
             file("epics.json", &serde_json::to_string(&[epics::Report::default()]).unwrap()),
             file("tsm.json", &serde_json::to_string(&[tsm::Report::default()]).unwrap()),
+            file("breakeven.json", &serde_json::to_string(&[breakeven::Report::default()]).unwrap()),
         ];
         let read = Reports::read(&paths).unwrap();
         let counts = [
@@ -111,8 +117,9 @@ mod tests {
             read.coldstart.len(),
             read.epics.len(),
             read.tsm.len(),
+            read.breakeven.len(),
         ];
-        assert_eq!((counts, read.kinds()), ([1; 6], 6));
+        assert_eq!((counts, read.kinds()), ([1; 7], 7));
         for text in ["[{}]", "{}", "no"] {
             let path = file("bad.json", text);
             let error = Reports::read(std::slice::from_ref(&path)).err().unwrap().to_string();
