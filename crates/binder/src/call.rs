@@ -16,7 +16,7 @@ const ARGUMENTS_MAX: usize = 100;
 impl Binder<'_> {
     pub(crate) fn function(&mut self, scope: &Scope<'_>, written: &FunctionCall) -> Result<Expr> {
         let at = written.at;
-        let name = written.name.name.as_str();
+        let name = meant_name(written);
         if written.args.len() > ARGUMENTS_MAX {
             let text = format!("cannot pass more than {ARGUMENTS_MAX} arguments to a function");
             return Err(error(SqlState("54023"), text, at));
@@ -43,10 +43,17 @@ impl Binder<'_> {
         let types: Vec<TypeId> =
             arguments.iter().chain(sorted.iter().map(|key| &key.expr)).map(|expr| expr.ty).collect();
         let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+        let written_name = written.name.name.as_str();
+        if WINDOW_NAMES.contains(&written_name) {
+            return Err(self.no_function(written.name.schema(), written_name, &types, at));
+        }
         let call = catalog::FunctionCall { name, arguments: &types, names: &names, variadic: written.variadic };
         let resolved = match self.catalog.function(&call) {
             Ok(Resolved::Function { function, .. }) if !is_in_schema(function, written.name.schema()) => {
                 return Err(self.no_function(written.name.schema(), name, &types, at));
+            }
+            Err(_) if name != written_name => {
+                return Err(self.no_function(written.name.schema(), written_name, &types, at));
             }
             Err(error) if written.name.schema().is_some_and(|schema| schema != "pg_catalog") => {
                 let unknown = self.no_function(written.name.schema(), name, &types, at);
@@ -218,6 +225,7 @@ impl Binder<'_> {
                     }
                     _ => {}
                 }
+                self.check_own_aggregate(function, &arguments)?;
                 if written.args.is_empty() && !written.star && kind == Aggregate::Normal {
                     return wrong(format!("{name}(*) must be used to call a parameterless aggregate function"));
                 }
@@ -239,6 +247,16 @@ impl Binder<'_> {
                 Some(over) => self.window_call(scope, function, call, arguments, written, over),
                 None => wrong(format!("window function {name} requires an OVER clause")),
             },
+        }
+    }
+
+    /// Checks that an aggregate of ours whose parameters have any type can order or compare its values.
+    fn check_own_aggregate(&self, function: &Function, arguments: &[Expr]) -> Result<()> {
+        match (function.name, arguments) {
+            ("max_by" | "min_by" | "arg_max" | "arg_min", [_, key]) => self.check_order(key.ty, key.at),
+            ("state_durations", [state, _]) | ("duration_in", [_, state, _]) => self.check_equality(state.ty, state.at),
+            ("approx_count_distinct" | "distinct_sketch", [value]) => self.check_equality(value.ty, value.at),
+            _ => Ok(()),
         }
     }
 
@@ -338,6 +356,18 @@ impl Binder<'_> {
 /// Whether an aggregate has ORDER BY or FILTER.
 fn has_more_clauses(written: &FunctionCall) -> bool {
     written.over.is_none() && (!written.order_by.is_empty() || written.filter.is_some())
+}
+
+/// Names of the catalog for functions that have another meaning, and the same name in SQL, without OVER.
+const WINDOW_NAMES: [&str; 2] = ["locf_over", "interpolate_over"];
+
+/// The name of the function that a call means. Behind OVER, the functions that fill gaps are window functions.
+fn meant_name(written: &FunctionCall) -> &str {
+    match (&written.over, written.name.name.as_str()) {
+        (Some(_), "locf") => WINDOW_NAMES[0],
+        (Some(_), "interpolate") => WINDOW_NAMES[1],
+        (_, name) => name,
+    }
 }
 
 /// Whether a name with this schema, or without one, means a function. Functions that PostgreSQL lacks belong to `public`,

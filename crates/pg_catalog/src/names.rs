@@ -273,7 +273,31 @@ f lower text text
 f upper text text
 f length text int4
 f coalesce any any
-f interpolate float8 record record float8";
+f interpolate float8 record record float8
+a max_by any any any
+a min_by any any any
+a arg_max any any any
+a arg_min any any any
+a increase float8 timestamptz float8
+a rate float8 timestamptz float8
+a delta float8 timestamptz float8
+a time_weighted_average float8 timestamptz text float8
+a time_weighted_integral float8 timestamptz text float8
+a candlestick timestamptz float8 float8 jsonb
+a vwap float8 float8 float8
+a duration_in any any timestamptz float8
+a state_durations any timestamptz jsonb
+a histogram float8 float8 float8 int4 _int8
+a approx_percentile float8 float8 float8
+a approx_count_distinct any int8
+a lttb timestamptz float8 int4 jsonb
+a lttb_times timestamptz float8 int4 _timestamptz
+a lttb_values timestamptz float8 int4 _float8
+a percentile_sketch float8 bytea
+a distinct_sketch any bytea
+a merge_sketches bytea bytea
+f sketch_percentile bytea float8 float8
+f sketch_count_distinct bytea int8";
 
 fn callable(oid: Oid, line: &'static str) -> Option<Procedure> {
     let mut words = line.split(' ');

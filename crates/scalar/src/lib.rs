@@ -27,8 +27,10 @@ mod network;
 mod numbers;
 mod ranges;
 mod rows;
+mod sketches;
 mod text;
 mod time;
+mod time_series;
 
 pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};
 pub use eval::{Row, eval};

@@ -78,6 +78,7 @@ static FAMILIES: &[&Family] = &[
     &crate::numbers::FAMILY,
     &crate::ranges::FAMILY,
     &crate::rows::FAMILY,
+    &crate::sketches::FAMILY,
     &crate::text::aggregates::FAMILY,
     &crate::text::bits::FAMILY,
     &crate::text::bytes::FAMILY,
@@ -91,6 +92,7 @@ static FAMILIES: &[&Family] = &[
     &crate::text::split::FAMILY,
     &crate::text::strings::FAMILY,
     &crate::time::FAMILY,
+    &crate::time_series::FAMILY,
 ];
 
 struct Registry {

@@ -324,3 +324,24 @@ fn a_step_with_search_and_cycle_follows_rows_that_close_no_cycle_and_carries_the
     let Rel::Project { input, .. } = &**input else { panic!("the SELECT") };
     assert!(matches!(&**input, Rel::Filter { input, .. } if matches!(**input, Rel::Join { .. })), "{input:?}");
 }
+
+#[test]
+fn locf_and_interpolate_with_over_are_functions_of_windows() {
+    let tables = super::tables();
+    for (sql, expected) in [
+        ("SELECT locf(price) OVER (ORDER BY id) FROM device", "locf_over"),
+        ("SELECT interpolate(price, bought) OVER (ORDER BY bought) FROM device", "interpolate_over"),
+    ] {
+        let Statement::Query(query) = super::bound(&tables, sql).expect(sql) else { panic!("a query: {sql}") };
+        let text = format!("{query:?}");
+        let number = catalog::builtin().functions_named(expected).map(|row| format!("function: {}", row.oid));
+        assert!(number.into_iter().any(|call| text.contains(&call)), "{sql}: {text}");
+    }
+    // Without OVER they fill the gaps of a query's groups.
+    for sql in ["SELECT locf(price) FROM device", "SELECT interpolate(price::float8) FROM device"] {
+        assert!(super::bound(&tables, sql).is_ok(), "{sql}");
+    }
+    let error =
+        super::described(&tables, "SELECT interpolate(price, bought) FILTER (WHERE active) OVER () FROM device");
+    assert_eq!(error.expect_err("no FILTER").state().0, "0A000");
+}

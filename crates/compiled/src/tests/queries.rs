@@ -520,6 +520,34 @@ fn queries_have_functions_and_types_of_crate_scalar() {
     assert_eq!(announced("SELECT id FROM t"), None);
 }
 
+#[test]
+fn queries_have_the_aggregates_of_series() {
+    let db = Db::new();
+    db.create("p", &["id int", "ts timestamptz", "v float8", "n bigint", "s text"], &["primary id"]);
+    db.sql(
+        "INSERT INTO p VALUES (3, '2026-01-01 00:03Z', 4, 4, 'off'), (1, '2026-01-01 00:00Z', 10, 10, 'on'), \
+         (2, '2026-01-01 00:01Z', 16, 16, 'on'), (4, NULL, 99, 99, 'on'), (5, '2026-01-01 00:02Z', NULL, NULL, NULL)",
+    );
+    db.check(&[
+        ("SELECT increase(v, ts), rate(v, ts) * 3600, delta(v, ts) FROM p", "10|200|-6"),
+        ("SELECT increase(n, ts), increase(n::numeric, ts), increase(v, id) FROM p", "10|10|105"),
+        ("SELECT time_weighted_average(v, ts), time_weighted_average(v, ts, 'linear') FROM p", "14|11"),
+        ("SELECT time_weighted_integral(v, ts) FROM p WHERE id = 1", "0"),
+        ("SELECT time_weighted_integral(v, ts), increase(v, ts), lttb(ts, v, 5), histogram(v, 0, 1, 1) FROM p WHERE id = 0", "null|null|null|null"),
+        ("SELECT approx_count_distinct(v), approx_percentile(0.5, v) FROM p WHERE id = 0", "0|null"),
+        ("SELECT duration_in('on', s, ts), state_durations(s, ts) FROM p", "180|{\"on\": 180, \"off\": 0}"),
+        ("SELECT max_by(s, v), min_by(id, v), max_by(v, id), arg_max(ts IS NULL, v) FROM p", "on|3|null|true"),
+        ("SELECT max_by(id, s ORDER BY id DESC), min_by(id, s ORDER BY id) FROM p", "4|3"),
+        ("SELECT increase(DISTINCT v, ts), increase(v, ts) FILTER (WHERE id <> 3) FROM p", "10|6"),
+        ("SELECT s, increase(v, ts), approx_count_distinct(id) FROM p GROUP BY s ORDER BY s", "off|0|1\non|6|3\nnull|null|1"),
+        ("SELECT histogram(v, 0, 20, 4), approx_count_distinct(s) FROM p", "{0,1,0,1,1,1}|2"),
+        ("SELECT lttb_values(ts, v, 2), candlestick(ts, v, 1) ->> 'high', vwap(v, n) FROM p WHERE id < 4", "{10,4}|16|12.4"),
+        ("SELECT round(approx_percentile(0.5, v)::numeric, 1) FROM p WHERE id < 4", "10.0"),
+    ]);
+    let most = db.most_kept("SELECT increase(a.v, a.id * 20 + b.id) FROM p a, p b, p c, p d, p e");
+    assert!(most >= 3_125 / 5 * 3 * 16, "{most} bytes of points");
+}
+
 /// Declared types of parameters, some of them unused, and locks.
 #[test]
 fn queries_take_declared_parameters() {

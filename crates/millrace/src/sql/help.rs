@@ -89,7 +89,8 @@ SELECT [DISTINCT [ON (expression, …)]] expression [AS name], …
     [WHERE condition] [GROUP BY expression, …] [HAVING condition] [WINDOW …]
     [UNION | INTERSECT | EXCEPT [ALL] query]
     [ORDER BY expression [DESC] [NULLS FIRST|LAST], …] [LIMIT n] [OFFSET n] [FOR UPDATE]
-time: time_bucket('1 hour', time [, zone]), time_bucket_gapfill, locf, interpolate, first(value, time), last(value, time)"),
+time: time_bucket('1 hour', time [, zone]), time_bucket_gapfill, locf, interpolate, first(value, time), last(value, time)
+counters: increase(value, time), rate(value, time), delta(value, time); means: time_weighted_average(value, time [, method])"),
     ("SET", "SET [LOCAL] name = value;  SHOW name;  RESET name        for example TimeZone, statement_timeout"),
     ("TRUNCATE", "TRUNCATE [TABLE] table, …"),
     ("UPDATE", "UPDATE table SET column = value, … [FROM table …] [WHERE condition] [RETURNING …]        rows tables"),

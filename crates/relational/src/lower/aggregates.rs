@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_schema::{DataType, Field};
+use arrow_schema::{DataType, Field, TimeUnit};
 use binder::tree::{AggregateCall, Rel};
 use catalog::{TypeId, builtin};
 use datafusion::common::DFSchema;
@@ -324,6 +324,25 @@ impl Lowering<'_> {
         }
     }
 
+    /// The name of an aggregate of ours that computes a call by whole columns. The value with the greatest time is the last one.
+    fn own_name(&self, name: &'static str, call: &AggregateCall, schema: &DFSchema) -> Result<&'static str> {
+        let is_last = match name {
+            "max_by" | "arg_max" => true,
+            "min_by" | "arg_min" => false,
+            name => return Ok(name),
+        };
+        let [_, key] = call.arguments.as_slice() else { return Ok(name) };
+        // `last` reads times in nanoseconds, which others may not fit in.
+        let key = self.expr(key, schema)?.1;
+        let is_time = matches!(key, DataType::Timestamp(TimeUnit::Nanosecond, _) | DataType::Int64);
+        let is_plain = call.order_by.is_empty() && !call.distinct;
+        Ok(match (is_time && is_plain, is_last) {
+            (true, true) => "last",
+            (true, false) => "first",
+            (false, _) => name,
+        })
+    }
+
     /// The call of an aggregate that DataFusion computes with the same result.
     fn native_aggregate(
         &self,
@@ -336,7 +355,7 @@ impl Lowering<'_> {
             return Ok(None);
         }
         if row.is_own() {
-            let Some(function) = functions::aggregate(row.name) else { return Ok(None) };
+            let Some(function) = functions::aggregate(self.own_name(row.name, call, schema)?) else { return Ok(None) };
             let lowered = call.arguments.iter().map(|argument| Ok(self.expr(argument, schema)?.0));
             return Ok(Some(aggregate_of(function, lowered.collect::<Result<_>>()?, call.distinct, filter)));
         }
@@ -453,10 +472,10 @@ fn is_whole(ty: &DataType) -> bool {
     matches!(ty, DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::UInt64)
 }
 
-/// Whether the result depends on the order of the rows, as those of lists do, and the call names none.
+/// Whether the result depends on the order of the rows, as those of lists and of trades at one time do, and the call names none.
 fn depends_on_order(call: &AggregateCall) -> bool {
     let name = builtin().function_row(call.call.function).map_or("", |row| row.name);
-    call.order_by.is_empty() && !call.distinct && name.ends_with("_agg")
+    call.order_by.is_empty() && !call.distinct && (name.ends_with("_agg") || name == "candlestick")
 }
 
 fn field(name: String, ty: &DataType) -> Made {

@@ -17,6 +17,7 @@ use scalar::{Context, Session, Value};
 
 use super::exec::{Run, Source, pause};
 use super::frames::{Frame, Frames, Peers};
+use super::window_functions::Lines;
 use super::{Operator, window_functions};
 use crate::arrow::{Builder, datum};
 use crate::errors::external;
@@ -26,6 +27,8 @@ use crate::results::batch_bytes;
 
 /// Rows between pauses, at which the statement can be cancelled.
 const PAUSE_ROWS: usize = 1_024;
+/// Memory of an aggregate whose result takes about as long as a row.
+const RESULT_BYTES: usize = 256;
 /// Text of a call's values that needs no reservation.
 const TEXT_BYTES_FREE: usize = 1 << 20;
 
@@ -67,6 +70,10 @@ pub(crate) enum Function {
     FirstValue,
     LastValue,
     NthValue,
+    /// `locf(value)`
+    Locf,
+    /// `interpolate(value, time)`
+    Interpolate,
     Aggregate(Arc<Spec>),
 }
 
@@ -85,6 +92,8 @@ impl Function {
             "first_value" => Function::FirstValue,
             "last_value" => Function::LastValue,
             "nth_value" => Function::NthValue,
+            "locf_over" => Function::Locf,
+            "interpolate_over" => Function::Interpolate,
             _ => return None,
         })
     }
@@ -314,6 +323,14 @@ impl Window {
             self.aggregate(spec, &operands, &frames, rows, &mut output).await?;
             return Ok(output.builder.finish());
         }
+        match call.function {
+            Function::Locf => carried(&operands, rows, &mut output).await?,
+            Function::Interpolate => interpolated(&operands, rows, &mut output).await?,
+            _ => {}
+        }
+        if matches!(call.function, Function::Locf | Function::Interpolate) {
+            return Ok(output.builder.finish());
+        }
         for row in 0..rows {
             if row % PAUSE_ROWS == 0 {
                 pause().await;
@@ -337,7 +354,7 @@ impl Window {
         let mut state = State::new(Arc::clone(spec)).map_err(external)?;
         let mut result: Option<Value> = None;
         let mut arena = Bump::new();
-        let mut steps = 0;
+        let (mut steps, mut held) = (0, 0);
         for row in 0..rows {
             let frame = frames.of(row).map_err(external)?;
             if frame != added || result.is_none() {
@@ -353,13 +370,24 @@ impl Window {
                 };
                 for at in rest.into_iter().flatten() {
                     steps += 1;
-                    if steps % PAUSE_ROWS == 0 {
+                    if steps >= PAUSE_ROWS {
+                        steps = 0;
                         arena.reset();
                         pause().await;
                     }
                     self.add(&mut state, operands, at, &arena).map_err(external)?;
                 }
                 added = frame;
+                let bytes = state.bytes();
+                output.held.try_grow(bytes.saturating_sub(held))?;
+                held = held.max(bytes);
+                // A result may look at all values again, and sort them.
+                steps += bytes / RESULT_BYTES;
+                if steps >= PAUSE_ROWS {
+                    steps = 0;
+                    arena.reset();
+                    pause().await;
+                }
                 let ctx = Context { arena: &arena, session: &self.session };
                 result = Some(state.finish(&ctx).map_err(external)?);
             }
@@ -377,4 +405,39 @@ impl Window {
         let values = (0..count).map(|argument| operands.value(argument, row)).collect::<Result<Vec<_>>>()?;
         state.update(&values, &Context { arena, session: &self.session })
     }
+}
+
+/// `locf` over a partition: a NULL has the last value before it.
+async fn carried(operands: &Operands, rows: usize, output: &mut Output<'_>) -> DfResult<()> {
+    let mut last = None;
+    for row in 0..rows {
+        if row % PAUSE_ROWS == 0 {
+            pause().await;
+        }
+        if !operands.value(0, row).map_err(external)?.is_null() {
+            last = Some(row);
+        }
+        let value = last.map_or(Ok(Datum::Null), |last| operands.value(0, last)).map_err(external)?;
+        output.push(&value)?;
+    }
+    Ok(())
+}
+
+/// `interpolate` over a partition: a value depends on rows behind it.
+async fn interpolated(operands: &Operands, rows: usize, output: &mut Output<'_>) -> DfResult<()> {
+    output.held.try_grow(rows.saturating_mul(size_of::<Option<f64>>()))?;
+    let mut lines = Lines::new(rows);
+    for row in 0..rows {
+        if row % PAUSE_ROWS == 0 {
+            pause().await;
+        }
+        lines.add(operands, row).map_err(external)?;
+    }
+    for (row, value) in lines.values.iter().enumerate() {
+        if row % PAUSE_ROWS == 0 {
+            pause().await;
+        }
+        output.push(&value.map_or(Datum::Null, Datum::Float8))?;
+    }
+    Ok(())
 }

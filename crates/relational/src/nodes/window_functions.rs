@@ -34,7 +34,10 @@ pub(super) fn value<'o>(
             None => Datum::Null,
         },
         Function::NthValue => nth_value(operands, frames, row)?,
-        Function::Aggregate(_) => return Err(Error::bug("an aggregate among the window functions")),
+        // These are computed for all rows of a partition at once.
+        Function::Aggregate(_) | Function::Locf | Function::Interpolate => {
+            return Err(Error::bug("a function without a value of a row"));
+        }
     })
 }
 
@@ -78,4 +81,64 @@ fn nth_value<'o>(operands: &'o Operands, frames: &Frames<'_>, row: usize) -> Res
         left -= part.len();
     }
     Ok(Datum::Null)
+}
+
+/// A value at a time.
+#[derive(Clone, Copy)]
+struct Point {
+    time: i64,
+    value: f64,
+}
+
+/// The values of `interpolate(value, time)`: a NULL between two values is on the line between them. Rows before the first and after
+/// the last value stay NULL.
+pub(super) struct Lines {
+    /// Values of the rows of a partition.
+    pub(super) values: Vec<Option<f64>>,
+    /// The last row with a value and a time.
+    before: Option<(usize, Point)>,
+}
+
+impl Lines {
+    pub(super) fn new(rows: usize) -> Lines {
+        Lines { values: vec![None; rows], before: None }
+    }
+
+    /// Adds the next row, and fills the rows between it and the value before.
+    pub(super) fn add(&mut self, operands: &Operands, row: usize) -> Result<()> {
+        let Datum::Float8(value) = operands.value(0, row)? else { return Ok(()) };
+        self.values[row] = Some(value);
+        let Some(time) = time_of(operands, row)? else { return Ok(()) };
+        let point = Point { time, value };
+        if let Some((last, from)) = self.before.replace((row, point)) {
+            for gap in last + 1..row {
+                // A value without a time is no end of a line, and stays as it is.
+                if self.values[gap].is_none() {
+                    self.values[gap] = time_of(operands, gap)?.map(|time| on_line(time, from, point));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The time of a row: a timestamp in microseconds or a whole number. No distance to an infinite one is known.
+fn time_of(operands: &Operands, row: usize) -> Result<Option<i64>> {
+    Ok(match operands.value(1, row)? {
+        Datum::Timestamp(i64::MIN | i64::MAX) | Datum::Timestamptz(i64::MIN | i64::MAX) => None,
+        Datum::Int8(time) | Datum::Timestamp(time) | Datum::Timestamptz(time) => Some(time),
+        _ => None,
+    })
+}
+
+/// The value at a time on the line through two points; that of the first one if they have one time.
+fn on_line(time: i64, from: Point, to: Point) -> f64 {
+    let distance = |time: i64| (i128::from(time) - i128::from(from.time)) as f64;
+    let length = distance(to.time);
+    if length == 0.0 || from.value == to.value {
+        return from.value;
+    }
+    let share = distance(time) / length;
+    // The difference of two values may be too large.
+    from.value * (1.0 - share) + to.value * share
 }

@@ -13,6 +13,7 @@ mod access;
 mod aggregates;
 mod arguments;
 mod build;
+mod compose;
 mod convert;
 mod edit;
 mod hash;
@@ -28,6 +29,7 @@ mod text;
 mod tree;
 
 pub use access::subscript;
+pub(crate) use compose::{key, object, objects};
 pub use edit::assign;
 
 use catalog::TypeId;

@@ -38,7 +38,7 @@ fn equal_bounds() -> Error {
     invalid("lower bound cannot equal upper bound")
 }
 
-fn float_bucket(operand: f64, low: f64, high: f64, count: i32) -> Result<i32> {
+pub(super) fn float_bucket(operand: f64, low: f64, high: f64, count: i32) -> Result<i32> {
     check_count(count)?;
     if operand.is_nan() || low.is_nan() || high.is_nan() {
         return Err(invalid("operand, lower bound, and upper bound cannot be NaN"));

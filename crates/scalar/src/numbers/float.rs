@@ -129,7 +129,7 @@ fn without_trailing_zeros(number: &str) -> &str {
 }
 
 /// PostgreSQL's order: NaN equals itself and is greater than every number.
-pub(super) fn order<A: Into<f64>, B: Into<f64>>(left: A, right: B) -> Ordering {
+pub(crate) fn order<A: Into<f64>, B: Into<f64>>(left: A, right: B) -> Ordering {
     let (left, right) = (left.into(), right.into());
     left.partial_cmp(&right).unwrap_or_else(|| left.is_nan().cmp(&right.is_nan()))
 }

@@ -6,10 +6,12 @@ mod boolean;
 mod bucket;
 mod call;
 mod extremes;
+mod extremes_by;
 mod fixed_point;
-mod float;
+pub(crate) mod float;
 mod float_math;
 pub(crate) mod hash;
+mod histogram;
 mod in_range;
 mod integer;
 mod money;
@@ -85,9 +87,11 @@ const AGGREGATES: &[&[(&str, Aggregate)]] = &[
     aggregates::AGGREGATES,
     money::AGGREGATES,
     extremes::AGGREGATES,
+    extremes_by::AGGREGATES,
     variance::AGGREGATES,
     regression::AGGREGATES,
     percentile::AGGREGATES,
+    histogram::AGGREGATES,
 ];
 
 const fn length<T>(tables: &[&[T]]) -> usize {

@@ -1,5 +1,8 @@
 //! Every recorded call gives PostgreSQL's answer. A file of `tests/data` has a call per line: the function with the types of its
 //! arguments, the arguments, and PostgreSQL's answer, separated by tabs. `\N` is NULL, `!code` an error.
+//!
+//! The files of `tests/time_series` are the same for aggregates that PostgreSQL lacks. The answers of `model.tsv` are those of a
+//! plain model, `model.py`.
 
 use bumpalo::Bump;
 use catalog::{TypeId, builtin};
@@ -105,12 +108,12 @@ fn computed(fields: &[&str], ctx: &Context<'_>) -> Result<Option<String>> {
     shown(&scalar::eval::apply(&call, &values, ctx)?, call.result)
 }
 
-#[test]
-fn recorded_calls_give_postgresqls_answers() {
+/// Checks the calls of all files of a folder.
+fn check(folder: &str) {
     let session = session();
     let mut wrong = Vec::new();
     let mut count = 0;
-    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data")).expect("tests/data") {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         let text = std::fs::read_to_string(&path).expect("a file");
         for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
@@ -125,4 +128,14 @@ fn recorded_calls_give_postgresqls_answers() {
     }
     assert!(count > 0, "no calls");
     assert!(wrong.is_empty(), "{} of {count} answers differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn recorded_calls_give_postgresqls_answers() {
+    check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"));
+}
+
+#[test]
+fn aggregates_that_postgresql_lacks_give_the_answers_of_a_plain_model() {
+    check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/time_series"));
 }
