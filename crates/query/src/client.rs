@@ -93,7 +93,9 @@ impl Here {
 
 /// Values that applications computed from `rows` tables, one of each type, with the state of the tables then.
 #[derive(Default)]
-struct KeptValues(Mutex<HashMap<TypeId, (TableStates, Arc<dyn Any + Send + Sync>)>>);
+struct KeptValues(Mutex<HashMap<TypeId, (TableStates, KeptValue)>>);
+
+type KeptValue = Arc<dyn Any + Send + Sync>;
 
 /// Number, version and newest commit of tables.
 type TableStates = Vec<(TableId, u32, Lsn)>;
@@ -215,7 +217,7 @@ impl SqlClient {
             return Ok(value);
         }
         let value = Arc::new(make(self).await?);
-        let kept: Arc<dyn Any + Send + Sync> = Arc::<T>::clone(&value);
+        let kept: KeptValue = Arc::<T>::clone(&value);
         let old = values.0.lock().insert(TypeId::of::<T>(), (states, kept));
         if old.is_some() {
             // It may be large, and the last reference to it.
