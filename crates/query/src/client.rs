@@ -194,7 +194,7 @@ impl SqlClient {
         self.rows(text, values).await.map(drop)
     }
 
-    /// What `make` computes from some `rows` tables of a schema, and from nothing else that changes. It is kept for all clients, one value of
+    /// Returns what `make` computes from some `rows` tables of a schema, and from nothing else that changes. It is kept for all clients, one value of
     /// each type, until a commit changes one of the tables.
     ///
     /// # Errors

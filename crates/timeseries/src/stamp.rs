@@ -117,7 +117,7 @@ pub fn write(out: &mut Vec<u8>, time: i64, zone: &TimeZone, form: Form) {
 pub struct UtcReader {
     /// Text of a day, with the `T`.
     date: [u8; 11],
-    /// Its start; `None` before the first day.
+    /// The start of that day; `None` before the first one.
     midnight: Option<i64>,
 }
 
