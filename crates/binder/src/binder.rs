@@ -155,6 +155,8 @@ pub(crate) struct Binder<'s> {
     pub(crate) views_read: usize,
     /// What a new view needs to know about its query; `None` for other statements.
     pub(crate) notes: Option<ViewNotes>,
+    /// Whether a view is defined, whose query is not run.
+    pub(crate) defines_view: bool,
     /// Number of expressions and queries around the current one.
     level: usize,
     /// Types of the parameters as far as they are known.
@@ -181,6 +183,7 @@ impl<'s> Binder<'s> {
             views: Vec::new(),
             views_read: 0,
             notes: None,
+            defines_view: false,
             level: 0,
             parameters: declared.to_vec(),
             late: None,

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use model::{Error, Result, SqlState};
 use parser::ast::{
-    self, ConflictAction, ConflictTarget, Ident, IndexElement, NullsOrder, OnConflict, Pos, SortDirection,
+    self, ConflictAction, ConflictTarget, Ident, IndexElement, NullsOrder, OnConflict, Pos, SortDirection, TargetTable,
 };
 use scalar::{Expr, ExprKind};
 
 use crate::binder::{Binder, error};
 use crate::scope::{Clause, Scope, Source, SourceKind};
+use crate::target::ChangeTarget;
 use crate::tree::{Conflict, ConflictUpdate, IndexKey, Table, UniqueIndex};
 
 impl Binder<'_> {
@@ -18,13 +19,14 @@ impl Binder<'_> {
     pub(crate) fn conflict(
         &mut self,
         scope: &Scope<'_>,
-        conflict: &OnConflict,
-        table: &Arc<Table>,
+        (conflict, written): (&OnConflict, &TargetTable),
+        changed: &ChangeTarget,
         target: &Source,
         new: &[u32],
     ) -> Result<Conflict> {
+        let table = &changed.table;
         let old = self.table_columns(scope, table);
-        let source = self.table_source(table, &old, Pos(0));
+        let (source, _) = self.row_source(written, changed, &old)?;
         scope.tables.borrow_mut()[0] = Source { columns: source.columns, ..target.clone() };
         let ConflictAction::Update { set, filter } = &conflict.action else {
             let arbiters = self.arbiters(scope, conflict, table, &old)?;
@@ -37,7 +39,8 @@ impl Binder<'_> {
             kind: SourceKind::Table,
             by_table: false,
             by_column: false,
-            ..self.table_source(table, &excluded, Pos(0))
+            lateral_only: false,
+            ..self.row_source(written, changed, &excluded)?.0
         };
         scope.tables.borrow_mut().push(source);
         let show = |is_shown: bool| {
@@ -47,7 +50,7 @@ impl Binder<'_> {
         };
         let arbiters = self.arbiters(scope, conflict, table, &old)?;
         show(true);
-        let set = self.assignments(scope, table, set)?;
+        let set = self.assignments(scope, table, &changed.assigned(set)?)?;
         let (filter, _) = self.change_filter(scope, filter.as_ref())?;
         show(false);
         let generated = self.generated(table, new)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use catalog::{CastContext, TypeId};
-use model::{Error, Result, SqlState};
+use model::{Error, Materialized, Result, SqlState};
 use parser::ast::{self, Alias, Ident, JoinConstraint, Pos, TableExpr};
 use rustc_hash::FxHashSet;
 use scalar::{Expr, ExprKind, Place, Value};
@@ -91,6 +91,11 @@ impl Binder<'_> {
                 return Err(unsupported("FOR SYSTEM_TIME of a view", at));
             }
             return self.view(scope, table, shown.as_ref(), relation.alias.as_ref(), at);
+        }
+        if table.materialized == Some(Materialized::Unpopulated) && !self.defines_view {
+            let text = format!("materialized view \"{}\" has not been populated", table.name);
+            return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text)
+                .with_hint("Use the REFRESH MATERIALIZED VIEW command."));
         }
         let as_of = match &relation.as_of {
             None => None,

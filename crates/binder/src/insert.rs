@@ -11,6 +11,7 @@ use crate::binder::{Binder, error};
 use crate::change::BoundChange;
 use crate::query::{Bound, window_and_sets};
 use crate::scope::{Clause, Scope, Source};
+use crate::target::Verb;
 use crate::tree::{Assignment, Change, Insert, Rel, Table};
 
 /// The columns of an INSERT.
@@ -20,6 +21,8 @@ pub(crate) struct InsertColumns<'a> {
     /// Whether they were written.
     pub(crate) are_named: bool,
     pub(crate) overriding: Option<Overriding>,
+    /// The error for more values than there are slots, if it is none of the syntax.
+    pub(crate) beyond: Option<Error>,
 }
 
 /// The rows of an INSERT, still by slots.
@@ -61,38 +64,44 @@ impl Binder<'_> {
         if let Some(with) = &insert.with {
             self.with(&scope, with)?;
         }
-        let table = self.table(&insert.table.name)?;
+        let changed = self.change_target(&insert.table.name, Verb::Insert)?;
+        let table = Arc::clone(&changed.table);
         let new = self.table_columns(&scope, &table);
-        let target = Source { lateral_only: false, ..self.target_source(&insert.table, &table, &new) };
+        let target = Source { lateral_only: false, ..self.row_source(&insert.table, &changed, &new)?.0 };
         // The source of the rows cannot refer to the table; it is there for messages.
         let hidden = Source { by_table: false, by_column: false, ..target.clone() };
         scope.tables.borrow_mut().push(hidden);
-        let columns = self.insert_columns(&table, &insert.columns, insert.overriding)?;
+        let written = changed.inserted(&insert.columns)?;
+        let (all, beyond) = changed.all_columns();
+        let columns = self.insert_columns(&table, &written, &all, insert.overriding)?;
+        let columns = InsertColumns { beyond, ..columns };
         let Rows { rel, rows } = self.insert_source(&scope, insert, &columns)?;
         let rows = self.complete_rows(&columns, rows)?;
         let (source, row, parts) = self.source_rel(&table, rel, rows);
         let conflict = match &insert.on_conflict {
             None => None,
-            Some(conflict) => Some(self.conflict(&scope, conflict, &table, &target, &new)?),
+            Some(conflict) => Some(self.conflict(&scope, (conflict, &insert.table), &changed, &target, &new)?),
         };
         scope.tables.borrow_mut()[0] = target;
         let (returning, outputs) = self.returning(&scope, &insert.returning)?;
         let generated = self.generated(&table, &new)?;
-        let insert = Insert { table, source, row, parts, generated, conflict, new, returning };
+        let checks = self.row_checks(&changed, &new)?;
+        let insert = Insert { table, source, row, parts, generated, conflict, checks, new, returning };
         Ok(BoundChange { change: Change::Insert(Box::new(insert)), outputs })
     }
 
-    /// The columns that an INSERT names; all of the table's if it names none.
+    /// The columns that an INSERT names; `all` if it names none.
     pub(crate) fn insert_columns<'a>(
         &self,
         table: &'a Table,
         written: &'a [TargetColumn],
+        all: &[usize],
         overriding: Option<Overriding>,
     ) -> Result<InsertColumns<'a>> {
         let are_named = !written.is_empty();
         if !are_named {
-            let slots = (0..table.columns.len()).map(|column| Slot { column, steps: &[], at: Pos(0) }).collect();
-            return Ok(InsertColumns { table, slots, are_named, overriding });
+            let slots = all.iter().map(|column| Slot { column: *column, steps: &[], at: Pos(0) }).collect();
+            return Ok(InsertColumns { table, slots, are_named, overriding, beyond: None });
         }
         let mut slots: Vec<Slot<'a>> = Vec::with_capacity(written.len());
         for TargetColumn { name, steps, at } in written {
@@ -105,7 +114,7 @@ impl Binder<'_> {
             }
             slots.push(Slot { column, steps, at: *at });
         }
-        Ok(InsertColumns { table, slots, are_named, overriding })
+        Ok(InsertColumns { table, slots, are_named, overriding, beyond: None })
     }
 
     fn insert_source(&mut self, scope: &Scope<'_>, insert: &ast::Insert, columns: &InsertColumns<'_>) -> Result<Rows> {
@@ -195,6 +204,9 @@ impl Binder<'_> {
     ) -> Result<Vec<SlotValue>> {
         let slots = &columns.slots;
         if let Some(first) = values.get(slots.len()) {
+            if let (false, Some(beyond)) = (columns.are_named, &columns.beyond) {
+                return Err(beyond.clone());
+            }
             let text = "INSERT has more expressions than target columns";
             return Err(error(SqlState::SYNTAX_ERROR, text, Pos(first.at.0)));
         }

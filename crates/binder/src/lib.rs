@@ -34,6 +34,7 @@ mod search;
 mod set_operation;
 mod sort;
 mod subquery;
+mod target;
 pub mod tree;
 mod types;
 mod update;
@@ -44,5 +45,5 @@ mod with;
 
 pub use binder::{ApplicationFunction, Schema, bind, bind_statement, data_type};
 pub use definition::{DefinitionClause, bind_expression};
-pub use view::{NewView, ViewQuery, ViewTable, bind_view};
+pub use view::{NewView, ViewBase, ViewCheck, ViewQuery, ViewTable, bind_view};
 pub use walk::{change, used_columns, visit, visit_operators};

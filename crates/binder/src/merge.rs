@@ -26,6 +26,7 @@ impl Binder<'_> {
         }
         check_reachable(&merge.branches)?;
         let table = self.table(&merge.table.name)?;
+        Self::refuse_view(&table, merge.table.name.at)?;
         let old = self.table_columns(&scope, &table);
         let target = self.target_source(&merge.table, &table, &old);
         let name = target.name.clone();
@@ -78,7 +79,8 @@ impl Binder<'_> {
                 MergeAction::Update { row_queries: set.row_queries, assignments: set.list, new, generated }
             }
             ast::MergeAction::Insert { columns, overriding, values } => {
-                let columns = self.insert_columns(table, columns, *overriding)?;
+                let all: Vec<usize> = (0..table.columns.len()).collect();
+                let columns = self.insert_columns(table, columns, &all, *overriding)?;
                 let values = values.as_deref().unwrap_or_default();
                 let values = self.in_clause(scope, Clause::ValuesSingle, |binder| binder.value_list(scope, values))?;
                 if let Some(at) = scope.set_places.borrow().first() {

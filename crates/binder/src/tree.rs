@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use catalog::TypeId;
-use model::Identity;
+use model::{Identity, Materialized};
 use scalar::{Call, Expr};
 
 mod change;
@@ -141,6 +141,8 @@ pub struct Table {
     pub has_nanoseconds: bool,
     /// Whether it is a view.
     pub is_view: bool,
+    /// Whether its rows are those of a materialized view, which statements do not change.
+    pub materialized: Option<Materialized>,
 }
 
 impl Table {

@@ -9,11 +9,12 @@ use scalar::Expr;
 use crate::binder::Binder;
 use crate::change::BoundChange;
 use crate::scope::Scope;
-use crate::tree::{Change, Delete, JoinKind, Rel, Table, Update};
+use crate::target::{ChangeTarget, Verb};
+use crate::tree::{Change, Delete, JoinKind, Rel, Update};
 
 /// The rows that a statement changes.
 struct Found {
-    table: Arc<Table>,
+    target: ChangeTarget,
     old: Vec<u32>,
     input: Rel,
     current_of: Option<Box<str>>,
@@ -27,18 +28,22 @@ impl Binder<'_> {
     fn update_at_level(&mut self, update: &ast::Update, parent: Option<&Scope<'_>>) -> Result<BoundChange> {
         let scope = Scope::new(parent);
         let filter = update.filter.as_ref();
-        let found = self.changed_rows(&scope, update.with.as_deref(), &update.table, &update.from, filter)?;
-        let Found { table, old, input, current_of } = found;
+        let found =
+            self.changed_rows(&scope, Verb::Update, update.with.as_deref(), (&update.table, &update.from, filter))?;
+        let Found { target, old, input, current_of } = found;
+        let table = Arc::clone(&target.table);
         let new = self.table_columns(&scope, &table);
         // In RETURNING the table's columns are those after the change.
-        let after = self.target_source(&update.table, &table, &new).columns;
+        let after = self.row_source(&update.table, &target, &new)?.0.columns;
         let before = std::mem::replace(&mut scope.tables.borrow_mut()[0].columns, after);
         let (returning, outputs) = self.returning(&scope, &update.returning)?;
         scope.tables.borrow_mut()[0].columns = before;
-        let set = self.assignments(&scope, &table, &update.set)?;
+        let set = self.assignments(&scope, &table, &target.assigned(&update.set)?)?;
         let generated = self.generated(&table, &new)?;
+        let checks = self.row_checks(&target, &new)?;
         let (row_queries, assignments) = (set.row_queries, set.list);
-        let update = Update { table, old, input, current_of, row_queries, assignments, generated, new, returning };
+        let update =
+            Update { table, old, input, current_of, row_queries, assignments, generated, checks, new, returning };
         Ok(BoundChange { change: Change::Update(update), outputs })
     }
 
@@ -49,8 +54,10 @@ impl Binder<'_> {
     fn delete_at_level(&mut self, delete: &ast::Delete, parent: Option<&Scope<'_>>) -> Result<BoundChange> {
         let scope = Scope::new(parent);
         let filter = delete.filter.as_ref();
-        let found = self.changed_rows(&scope, delete.with.as_deref(), &delete.table, &delete.using, filter)?;
-        let Found { table, old, input, current_of } = found;
+        let found =
+            self.changed_rows(&scope, Verb::Delete, delete.with.as_deref(), (&delete.table, &delete.using, filter))?;
+        let Found { target, old, input, current_of } = found;
+        let table = target.table;
         let (returning, outputs) = self.returning(&scope, &delete.returning)?;
         let delete = Delete { table, old, input, current_of, returning };
         Ok(BoundChange { change: Change::Delete(delete), outputs })
@@ -60,26 +67,27 @@ impl Binder<'_> {
     fn changed_rows(
         &mut self,
         scope: &Scope<'_>,
+        verb: Verb,
         with: Option<&ast::With>,
-        target: &TargetTable,
-        from: &[TableExpr],
-        filter: Option<&ast::Expr>,
+        (written, from, filter): (&TargetTable, &[TableExpr], Option<&ast::Expr>),
     ) -> Result<Found> {
         if let Some(with) = with {
             self.with(scope, with)?;
         }
-        let table = self.table(&target.name)?;
+        let target = self.change_target(&written.name, verb)?;
+        let table = Arc::clone(&target.table);
         let old = self.table_columns(scope, &table);
-        let source = self.target_source(target, &table, &old);
+        let (source, conditions) = self.row_source(written, &target, &old)?;
         scope.tables.borrow_mut().push(source);
         self.scans.push((Arc::clone(&table), old.clone()));
         let others = self.from(scope, from)?;
-        let mut input = Rel::Scan { table: Arc::clone(&table), columns: old.clone(), as_of: None };
+        let scan = Rel::Scan { table, columns: old.clone(), as_of: None };
+        let mut input = conditions.into_iter().fold(scan, |input, condition| filtered(input, Some(condition)));
         if !from.is_empty() {
             input = self.join(JoinKind::Inner, input, others, None);
         }
         let (condition, current_of) = self.change_filter(scope, filter)?;
-        Ok(Found { table, old, input: filtered(input, condition), current_of })
+        Ok(Found { target, old, input: filtered(input, condition), current_of })
     }
 }
 

@@ -15,6 +15,7 @@ use scalar::{Context, ExprKind, Place, Session, Value};
 use crate::binder::{Binder, Schema, error, placed_in};
 use crate::from::{rename, source_column};
 use crate::scope::{Scope, Source, SourceColumn};
+use crate::target;
 use crate::tree::{CteBody, Output, Query, Rel, Table};
 use crate::walk::{for_each_expr, used_columns};
 
@@ -25,6 +26,17 @@ pub struct ViewQuery {
     pub query: ast::Query,
     /// The tables and views of the database among its relations; others are those of the system.
     pub tables: Vec<ViewTable>,
+    /// WITH CHECK OPTION.
+    pub check: Option<ViewCheck>,
+}
+
+/// WITH CHECK OPTION of a view: the conditions for rows that are changed through it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViewCheck {
+    /// The condition of the view.
+    Local,
+    /// Also those of the views below it.
+    Cascaded,
 }
 
 /// A table or view in the query of a view.
@@ -40,6 +52,10 @@ pub struct ViewTable {
     pub columns: Vec<(usize, Box<str>)>,
 }
 
+/// The table or view that is changed by changes of a view, with the column of it that each column of the view is; else
+/// PostgreSQL's reason why the view cannot be changed.
+pub type ViewBase = std::result::Result<(Arc<Table>, Vec<Option<usize>>), &'static str>;
+
 /// The query of a new view.
 #[derive(Clone, Debug)]
 pub struct NewView {
@@ -49,6 +65,8 @@ pub struct NewView {
     pub output: Vec<Output>,
     /// Tables and views that it names, with the positions of the columns that it uses, in ascending order.
     pub tables: Vec<(Arc<Table>, Vec<usize>)>,
+    /// The table or view that is changed by changes of the view.
+    pub base: ViewBase,
 }
 
 /// Notes about the query of a new view, taken while it is bound.
@@ -69,6 +87,7 @@ pub(crate) struct ViewNotes {
 pub fn bind_view(schema: &dyn Schema, sql: &str, query: &ast::Query) -> Result<NewView> {
     let mut binder = Binder::new(schema, &[]);
     binder.notes = Some(ViewNotes::default());
+    binder.defines_view = true;
     binder.new_view(query).map_err(|error| placed_in(error, sql))
 }
 
@@ -93,7 +112,8 @@ impl Binder<'_> {
             columns.sort_unstable();
             columns.dedup();
         }
-        Ok(NewView { query: rewritten(query, &notes.rewrites), output: bound.output, tables })
+        let base = target::base(self.schema, query);
+        Ok(NewView { query: rewritten(query, &notes.rewrites), output: bound.output, tables, base })
     }
 
     /// The table of a name; in the query of a view with what the text knows of it.

@@ -115,7 +115,7 @@ impl Writer {
         error.about_constraint(&self.table.schema.name, &def.name)
     }
 
-    fn failing(&self, values: &[Datum<'_>], frame: &Frame<'_>) -> String {
+    pub(crate) fn failing(&self, values: &[Datum<'_>], frame: &Frame<'_>) -> String {
         let shown = self.table.schema.shown().map(|(at, _)| self.text(at, &values[at], frame));
         format!("Failing row contains ({}).", shown.collect::<Vec<_>>().join(", "))
     }

@@ -29,6 +29,8 @@ pub(crate) const EXCLUDED: usize = 1;
 /// State common to INSERT, UPDATE and DELETE.
 pub(crate) struct Target {
     pub(crate) writer: Writer,
+    /// WITH CHECK OPTION: views, and what the row in slot [`TARGET`] must meet after the change.
+    pub(crate) checks: Vec<(Box<str>, Expr)>,
     pub(crate) returning: Vec<Expr>,
     pub(crate) foreign: ForeignKeys,
 }
@@ -106,7 +108,7 @@ pub(crate) fn check_late(queries: &[Subquery], derived: &[Derived], target: &Tar
     if !target.written().any(reads) {
         return Ok(());
     }
-    let text = "a subquery in RETURNING or ON CONFLICT on a table that the statement changes is not supported";
+    let text = "a subquery in RETURNING, ON CONFLICT or WITH CHECK OPTION on a table that the statement changes is not supported";
     Err(Error::unsupported(text))
 }
 
@@ -317,7 +319,7 @@ impl Insert {
                     if !foreign.is_empty() {
                         done.changed.push(Changed { record, old: None, new: Some(row) });
                     }
-                    return Ok(true);
+                    return self.target.check(row, run).map(|()| true);
                 }
                 Put::Duplicate { index, record } => (index, record),
             };
@@ -427,10 +429,22 @@ impl Target {
         }
         let put = run.txn(|txn| txn.update(table, record, row.into(), run.guard()))?;
         match put {
-            Put::Done(_) => Ok(()),
+            Put::Done(_) => self.check(row, run),
             Put::Wait(event) => Err(run.ctx().wait(event)),
             Put::Duplicate { index, .. } => Err(self.writer.duplicate(index, &self.writer.values(row)?, &run.frame)),
         }
+    }
+
+    /// Checks the row in slot `TARGET` for the views through which it was changed.
+    fn check<'a>(&'a self, row: &'a [u8], run: &Run<'a>) -> Result<()> {
+        for (view, condition) in &self.checks {
+            if !condition.holds(&run.frame)? {
+                let text = format!("new row violates check option for view \"{view}\"");
+                let detail = self.writer.failing(&self.writer.values(row)?, &run.frame);
+                return Err(Error::new(SqlState::WITH_CHECK_OPTION_VIOLATION, text).with_detail(detail));
+            }
+        }
+        Ok(())
     }
 
     /// Evaluates RETURNING and emits the row.

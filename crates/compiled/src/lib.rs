@@ -42,7 +42,10 @@ mod types;
 
 pub use array::{ParamType, array_of, array_of_binary, array_of_text};
 pub use cast::{Zone, parse};
-pub use ddl::{Catalog, Change, Condition, Definition, Notice, Object, Rewrite, Work, define};
+pub use ddl::{
+    Catalog, Change, Condition, Definition, Notice, Object, Rewrite, TEMPORARY, Work, check_is_updatable, define,
+    is_temporary, new_relation, set_option,
+};
 pub use dml::{Incoming, Load, Loaded, Refused};
 pub use lower::{Lowered, NotLowered, lower, lower_change, lower_load, prepare, prepare_change};
 pub use select::Output;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use model::{
     Column, ColumnId, ColumnRole, DataType, Error, Result, RowIndex, RowSchema, RowSchemaRef, SequenceRef, SqlState,
-    Table, TableId, TableName, TableOptions, TableRef, ViewRef, ViewSpec, limits,
+    TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, ViewRef, ViewSpec, limits,
 };
 
 use crate::catalog_object::{CatalogObject, ObjectKey, encode_view};
@@ -201,7 +201,7 @@ impl Catalog {
             self.relations.len()
                 == self.row_tables.values().map(|table| 1 + indexes(table).count()).sum::<usize>()
                     + self.sequences.len()
-                    + self.views.len(),
+                    + self.views.values().filter(|view| view.materialized.is_none()).count(),
             "BUG: a relation has two names, or a name two relations"
         );
         debug_assert!(
@@ -255,8 +255,17 @@ impl Catalog {
         }
     }
 
-    /// Whether an object of any kind has this number.
-    pub(crate) fn has_number(&self, number: u32) -> bool {
+    /// Whether another object has the number of a new one. A materialized view has the number of the table with its rows.
+    pub(crate) fn has_number_of(&self, new: &CatalogObject) -> bool {
+        match (new, new.key().number()) {
+            (CatalogObject::View(view), _) if view.materialized.is_some() => {
+                self.views.contains_key(&view.id) || !self.row_tables.contains_key(&TableId(view.id))
+            }
+            (_, number) => number.is_some_and(|number| self.has_number(number)),
+        }
+    }
+
+    fn has_number(&self, number: u32) -> bool {
         let id = TableId(number);
         self.by_id.contains_key(&id)
             || self.row_tables.contains_key(&id)
@@ -289,6 +298,21 @@ impl Catalog {
             ObjectKey::Sequence(id) => Ok(self.without_sequence(*id)),
             ObjectKey::View(id) => Ok(self.without_view(*id)),
         }
+    }
+
+    /// The catalog without temporary objects; `None` if there are none.
+    pub(crate) fn lasting(&self) -> Option<Catalog> {
+        if !self.schemas.iter().any(|schema| schema.starts_with(TEMPORARY_SCHEMA)) {
+            return None;
+        }
+        let mut next = self.clone();
+        let is_temporary = |number: u32| self.name_of(number).is_some_and(TableName::is_temporary);
+        next.views.retain(|id, _| !is_temporary(*id));
+        next.row_tables.retain(|id, _| !is_temporary(id.0));
+        next.sequences.retain(|_, sequence| !sequence.name.is_temporary());
+        next.relations.retain(|name, _| !name.is_temporary());
+        next.schemas.retain(|schema| !schema.starts_with(TEMPORARY_SCHEMA));
+        Some(next.check())
     }
 
     /// Returns a catalog with a schema added.
@@ -409,8 +433,11 @@ impl Catalog {
         let mut next = self.without_view(view.id);
         next.check_schema(&view.name)?;
         next.check_count(&view.name, false)?;
-        next.check_free(&view.name)?;
-        next.relations.insert(view.name.clone(), Relation::View(view.id));
+        // The name of a materialized view is that of the table with its rows.
+        if view.materialized.is_none() {
+            next.check_free(&view.name)?;
+            next.relations.insert(view.name.clone(), Relation::View(view.id));
+        }
         next.views.insert(view.id, view);
         Ok(next.check())
     }
@@ -418,7 +445,9 @@ impl Catalog {
     /// Returns a catalog with a view removed.
     pub(crate) fn without_view(&self, id: u32) -> Catalog {
         let mut next = self.clone();
-        if let Some(view) = next.views.remove(&id) {
+        if let Some(view) = next.views.remove(&id)
+            && view.materialized.is_none()
+        {
             next.relations.remove(&view.name);
         }
         next
@@ -441,11 +470,14 @@ impl Catalog {
     }
 
     fn check_references(&self, view: &ViewSpec) -> Result<()> {
+        let missing = |what: String| {
+            let text = format!("{what} cannot be dropped or altered because view {} depends on it", view.name);
+            Err(Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text).with_hint("run the transaction again"))
+        };
+        if view.materialized.is_some() && !self.row_tables.contains_key(&TableId(view.id)) {
+            return missing("the table of its rows".to_owned());
+        }
         for reference in &view.references {
-            let missing = |what: String| {
-                let text = format!("{what} cannot be dropped or altered because view {} depends on it", view.name);
-                Err(Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text).with_hint("run the transaction again"))
-            };
             if self.name_of(reference.object).is_none() {
                 return missing(format!("relation {}", reference.name));
             }
@@ -494,6 +526,40 @@ impl Catalog {
         }
         let text = format!("views are nested deeper than {} levels at view {}", limits::VIEW_LEVELS_MAX, view.name);
         Error::new(SqlState::STATEMENT_TOO_COMPLEX, text)
+    }
+
+    /// The materialized view whose rows a table has.
+    #[must_use]
+    pub fn materialized_view(&self, table: TableId) -> Option<&ViewRef> {
+        self.views.get(&table.0).filter(|view| view.materialized.is_some())
+    }
+
+    /// Whether INSERT, UPDATE and DELETE of a view change a `rows` table.
+    #[must_use]
+    pub fn is_updatable(&self, view: &ViewSpec) -> bool {
+        let mut below = view.base.as_ref();
+        while let Some(base) = below {
+            if self.row_tables.contains_key(&TableId(base.object)) {
+                return true;
+            }
+            below = self.views.get(&base.object).and_then(|view| view.base.as_ref());
+        }
+        false
+    }
+
+    /// Whether a column of a view, by its position, is a column of the `rows` table that changes of the view change.
+    #[must_use]
+    pub fn is_updatable_column(&self, view: &ViewSpec, column: usize) -> bool {
+        let (mut base, mut at) = (view.base.as_ref(), column);
+        while let Some(below) = base {
+            let Some(Some(number)) = below.columns.get(at) else { return false };
+            if self.row_tables.contains_key(&TableId(below.object)) {
+                return true;
+            }
+            base = self.views.get(&below.object).and_then(|view| view.base.as_ref());
+            at = *number as usize;
+        }
+        false
     }
 
     /// Views that read one of these tables and views, directly or through others; each before those that read it.
@@ -557,6 +623,12 @@ pub(crate) fn check_view(view: &ViewSpec) -> Result<()> {
     if let Some(twice) = view.references.iter().find(|reference| !objects.insert(reference.object)) {
         let text =
             format!("view {} has relation {} twice, or itself, among those that it reads", view.name, twice.name);
+        return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
+    }
+    if let Some(base) = &view.base
+        && (view.reference(base.object).is_none() || base.columns.len() != view.columns.len())
+    {
+        let text = format!("view {} is changed by changes of a relation that it does not read", view.name);
         return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
     }
     let mut definition = Vec::new();

@@ -11,9 +11,10 @@
 use std::sync::Arc;
 
 use model::{
-    Column, ColumnId, ColumnRole, DataType, Identity, Referential, Result, RowCheck, RowColumn, RowForeignKey,
-    RowIndex, RowSchema, RowSchemaRef, SequenceOwner, SequenceRef, SequenceSpec, Table, TableId, TableName,
-    TableOptions, TableRef, Type, ViewColumn, ViewRef, ViewReference, ViewReferenceColumn, ViewSpec,
+    CheckOption, Column, ColumnId, ColumnRole, DataType, Identity, Materialized, Referential, Result, RowCheck,
+    RowColumn, RowForeignKey, RowIndex, RowSchema, RowSchemaRef, SequenceOwner, SequenceRef, SequenceSpec,
+    TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, Type, ViewBase, ViewColumn, ViewRef,
+    ViewReference, ViewReferenceColumn, ViewSpec,
 };
 use rows::RowTable;
 
@@ -70,7 +71,8 @@ impl ObjectKey {
         }
     }
 
-    /// The number, if objects of this kind have one. Numbers are unique across all kinds.
+    /// The number, if objects of this kind have one. Numbers are unique across all kinds, except that a
+    /// materialized view has that of the table with its rows.
     pub(crate) fn number(&self) -> Option<u32> {
         match self {
             ObjectKey::Schema(_) => None,
@@ -134,6 +136,17 @@ impl std::fmt::Display for CatalogObject {
 }
 
 impl CatalogObject {
+    /// Whether it is a temporary object, or the schema of such.
+    pub(crate) fn is_temporary(&self) -> bool {
+        match self {
+            CatalogObject::Schema(name) => name.starts_with(TEMPORARY_SCHEMA),
+            CatalogObject::Table(table) => table.name.is_temporary(),
+            CatalogObject::RowTable(schema) => schema.name.is_temporary(),
+            CatalogObject::Sequence(sequence) => sequence.name.is_temporary(),
+            CatalogObject::View(view) => view.name.is_temporary(),
+        }
+    }
+
     pub(crate) fn key(&self) -> ObjectKey {
         match self {
             CatalogObject::Schema(name) => ObjectKey::Schema(name.clone()),
@@ -475,6 +488,16 @@ pub(crate) fn encode_view(view: &ViewSpec, out: &mut Vec<u8>) {
             out.put_u32(column.typmod.cast_unsigned());
         }
     }
+    out.put_u8(view.base.is_some().into());
+    if let Some(base) = &view.base {
+        out.put_u32(base.object);
+        out.put_u32(base.columns.len() as u32);
+        for column in &base.columns {
+            out.put_u32(column.map_or(0, |column| column.saturating_add(1)));
+        }
+    }
+    out.put_u8(view.check.map_or(0, |check| check as u8));
+    out.put_u8(view.materialized.map_or(0, |one| one as u8));
 }
 
 fn decode_view(id: u32, take: &mut Take<'_>) -> Result<ViewSpec> {
@@ -486,7 +509,24 @@ fn decode_view(id: u32, take: &mut Take<'_>) -> Result<ViewSpec> {
     let columns = (0..take.count(12)?).map(|_| column(take)).collect::<Result<Vec<_>>>()?;
     let query = take.text()?.to_owned();
     let references = (0..take.count(16)?).map(|_| decode_reference(take)).collect::<Result<Vec<_>>>()?;
-    let view = ViewSpec { id, name, version, columns, query, references };
+    let base = match take.u8()? {
+        0 => None,
+        1 => {
+            let object = take.u32()?;
+            let columns = (0..take.count(4)?).map(|_| Ok(take.u32()?.checked_sub(1))).collect::<Result<_>>()?;
+            Some(ViewBase { object, columns })
+        }
+        other => return Err(take.malformed(&format!("has a base with flag {other}"))),
+    };
+    let check = match take.u8()? {
+        0 => None,
+        code => Some(CheckOption::from_code(code).ok_or_else(|| take.malformed("has an unknown check option"))?),
+    };
+    let materialized = match take.u8()? {
+        0 => None,
+        code => Some(Materialized::from_code(code).ok_or_else(|| take.malformed("is materialized in an unknown way"))?),
+    };
+    let view = ViewSpec { id, name, version, columns, query, references, base, check, materialized };
     check_view(&view).map_err(|error| take.malformed(&error.to_string()))?;
     Ok(view)
 }
@@ -584,6 +624,9 @@ pub(crate) mod tests {
             columns: vec![ViewColumn { name: "a".into(), ty: 23, typmod: -1 }],
             query: "SELECT 1".into(),
             references: vec![ViewReference { name: TableName::public("r"), object: 8, columns: vec![column] }],
+            base: Some(ViewBase { object: 8, columns: vec![Some(0)] }),
+            check: Some(CheckOption::Cascaded),
+            materialized: None,
         })
     }
 
@@ -686,6 +729,7 @@ pub(crate) mod tests {
             8, 0, 0, 0, b'S', b'E', b'L', b'E', b'C', b'T', b' ', b'1',
             1, 0, 0, 0, 6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b'r', 8, 0, 0, 0,
             1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, b'i', b'd', 23, 0, 0, 0, 255, 255, 255, 255,
+            1, 8, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2, 0,
         ];
         check(&CatalogObject::View(view()), 5, 12, &definition);
     }
@@ -701,6 +745,10 @@ pub(crate) mod tests {
         assert!(refused(&|view| view.columns.push(view.columns[0].clone())), "a column name twice");
         assert!(refused(&|view| view.references.push(view.references[0].clone())), "a reference twice");
         assert!(refused(&|view| view.references[0].object = view.id), "a view of itself");
+        assert!(
+            refused(&|view| view.base = Some(ViewBase { object: 9, columns: vec![None] })),
+            "a base that it does not read"
+        );
     }
 
     /// The bug: a table was taken from the log or the manifest unchecked; one without a time column

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 
 use columns::{Entry, OwnDelete, OwnEntry, OwnWrites, TableState, Tombstone};
 use env::Event;
-use model::{Error, Lsn, Result, SqlState, TableId, limits};
+use model::{Error, Lsn, Result, SequenceSpec, SqlState, TableId, limits};
 use rows::RowTable;
 use wal::{Appended, Space};
 
@@ -120,6 +120,21 @@ struct TableWrites {
     table: TableId,
     deletes: Vec<Arc<OwnDelete>>,
     batches: Vec<Arc<Batch>>,
+}
+
+/// What a commit record has beside rows: changes of the catalog, the series of batches with the new ones, and deletes.
+type Items<'a> = (&'a [&'a Ddl], &'a [Resolved], &'a NewSeriesByTable, &'a [(TableId, Tombstone)]);
+
+/// Encodes all items except the rows, which were encoded before.
+fn change_items((ddl, resolved, new_series, deletes): Items<'_>) -> Vec<Vec<u8>> {
+    let mut items: Vec<Vec<u8>> = ddl.iter().map(|ddl| record::ddl_item(ddl)).collect();
+    for (number, one) in resolved.iter().enumerate() {
+        items.extend(series_items(number as u32, one, new_series));
+    }
+    for (table, delete) in deletes {
+        items.extend(delete_items(*table, delete));
+    }
+    items
 }
 
 /// True for one commit in four, whichever sessions take turns.
@@ -356,6 +371,10 @@ impl Committing {
         let (mut adds_rows, mut reserved) = (false, Ok(()));
         let memory = &mut self.item_memory;
         let next = rows.changes(from, &crossbeam_epoch::pin(), |table, record, row| {
+            adds_rows |= row.is_some();
+            if table.schema.name.is_temporary() {
+                return ControlFlow::Continue(());
+            }
             let bytes = item.len() + row.map_or(0, <[u8]>::len);
             if bytes > ROWS_ITEM_BYTES {
                 if item.len() > 0 || !large {
@@ -366,7 +385,6 @@ impl Committing {
                     return ControlFlow::Break(());
                 }
             }
-            adds_rows |= row.is_some();
             item.push(table.id(), record, row);
             ControlFlow::Continue(())
         })?;
@@ -431,8 +449,11 @@ impl Committing {
         self.validate()?;
         let mut db = (*inner.versions.newest()).clone();
         db.wall_ns = commit_time(inner.env.now_ns(), db.wall_ns);
-        let mut dropped = Vec::new();
+        let (mut dropped, mut logged) = (Vec::new(), Vec::with_capacity(self.ddl.len()));
         for ddl in &self.ddl {
+            if !ddl.is_temporary(&db.catalog) {
+                logged.push(ddl);
+            }
             dropped.extend(db.apply(ddl)?);
         }
         for writes in &self.tables {
@@ -448,7 +469,9 @@ impl Committing {
         }
         let row_changes = self.rows.as_ref().map_or(0, rows::Txn::changes_len);
         let space = if self.only_frees_space() { Space::Reserve } else { Space::Ordinary };
-        let (appended, bytes) = self.append(txn, db.wall_ns, (&resolved, &new_series, &deletes), space)?;
+        let alters_catalog = !logged.is_empty();
+        let items = (&logged[..], &resolved[..], &new_series, &deletes[..]);
+        let (appended, bytes) = self.append(txn, db.wall_ns, items, space)?;
         let lsn = match appended {
             Appended::At(lsn) => lsn,
             Appended::Busy(event) => return Ok(Some(event)),
@@ -456,7 +479,7 @@ impl Committing {
 
         // From here on the commit is in the log, so it happens: nothing returns an error. If an
         // invariant breaks, no later commit builds on the result, and readers never see it.
-        self.apply(&mut lock, db, Logged { lsn, txn, deletes, resolved, new_series, dropped });
+        self.apply(&mut lock, db, Logged { lsn, txn, deletes, resolved, new_series, dropped, alters_catalog });
         let frees_files = lock.frees_files();
         drop(lock);
 
@@ -513,7 +536,7 @@ impl Committing {
 
     /// Applies a logged commit: installs its changes in `db` and makes that the newest version.
     fn apply(&mut self, lock: &mut CommitState, mut db: DbVersion, logged: Logged) {
-        let Logged { lsn, txn, deletes, resolved, new_series, dropped } = logged;
+        let Logged { lsn, txn, deletes, resolved, new_series, dropped, alters_catalog } = logged;
         let inner = Arc::clone(&self.engine.inner);
         assert!(lsn > db.lsn, "BUG: commit {lsn} builds on commit {}", db.lsn);
         let before = (!self.ddl.is_empty()).then(|| inner.versions.newest());
@@ -523,11 +546,13 @@ impl Committing {
             // Before readers can see the new version.
             changes.commit(lsn, &crossbeam_epoch::pin());
         }
-        if let Some(before) = before {
+        if alters_catalog {
             db.catalog_lsn = lsn;
-            if self.install_own_versions(&mut db, &before) {
-                lock.row_files_obsolete_since = Some(lsn);
-            }
+        }
+        if let Some(before) = before
+            && self.install_own_versions(&mut db, &before)
+        {
+            lock.row_files_obsolete_since = Some(lsn);
         }
         inner.versions.push(db);
         if self.sent {
@@ -547,23 +572,17 @@ impl Committing {
     }
 
     /// Queues the commit record; returns its payload bytes too.
-    fn append(
-        &self,
-        txn: u64,
-        wall_ns: i64,
-        (resolved, new_series, deletes): (&[Resolved], &NewSeriesByTable, &[(TableId, Tombstone)]),
-        space: Space,
-    ) -> Result<(Appended, usize)> {
+    fn append(&self, txn: u64, wall_ns: i64, items: Items<'_>, space: Space) -> Result<(Appended, usize)> {
         let wal = &self.engine.inner.wal;
         let header = record::commit_header(txn, wall_ns);
-        if self.tables.is_empty() && self.ddl.is_empty() {
+        if self.tables.is_empty() && items.0.is_empty() {
             // The common case of a small change of rows: nothing is left to encode.
             let Some(item) = self.inline.first() else { return Ok((wal.append(&[&[&header]], space)?, header.len())) };
             let length = (item.len() as u32).to_le_bytes();
             let bytes = header.len() + length.len() + item.len();
             return Ok((wal.append(&[&[&header, &length, item]], space)?, bytes));
         }
-        let own_versions = self.change_items(resolved, new_series, deletes);
+        let own_versions = change_items(items);
         let items: Vec<&[u8]> = own_versions.iter().chain(&self.inline).map(Vec::as_slice).collect();
         let lengths: Vec<[u8; 4]> = items.iter().map(|item| (item.len() as u32).to_le_bytes()).collect();
         let ahead: Vec<_>;
@@ -592,14 +611,15 @@ impl Committing {
                     if let Some(old) = old {
                         self.engine.inner.store.depart(db.lsn, old, Some(&version));
                     }
-                    removes_rows |= old.is_some_and(|old| !Arc::ptr_eq(&old.records, &version.records));
+                    let is_logged = !version.schema.name.is_temporary();
+                    removes_rows |= is_logged && old.is_some_and(|old| !Arc::ptr_eq(&old.records, &version.records));
                     db.row_tables.insert(id, version);
                 }
                 None => {
                     if let Some(old) = old {
                         old.go();
                         self.engine.inner.store.depart(db.lsn, old, None);
-                        removes_rows = true;
+                        removes_rows |= !old.schema.name.is_temporary();
                     }
                 }
             }
@@ -676,23 +696,6 @@ impl Committing {
         Ok(all)
     }
 
-    /// Encodes all items except the rows, which were encoded before.
-    fn change_items(
-        &self,
-        resolved: &[Resolved],
-        new_series: &NewSeriesByTable,
-        deletes: &[(TableId, Tombstone)],
-    ) -> Vec<Vec<u8>> {
-        let mut items: Vec<Vec<u8>> = self.ddl.iter().map(record::ddl_item).collect();
-        for (number, one) in resolved.iter().enumerate() {
-            items.extend(series_items(number as u32, one, new_series));
-        }
-        for (table, delete) in deletes {
-            items.extend(delete_items(*table, delete));
-        }
-        items
-    }
-
     fn await_durable(&mut self, lsn: Lsn) -> Result<Option<Event>> {
         let wal = &self.engine.inner.wal;
         if wal.durable() >= lsn {
@@ -752,6 +755,8 @@ struct Logged {
     resolved: Vec<Resolved>,
     new_series: NewSeriesByTable,
     dropped: Vec<Arc<TableState>>,
+    /// Whether a change of the catalog is in the log: a crash takes back no other.
+    alters_catalog: bool,
 }
 
 /// Marks a series that has no number yet.
@@ -1006,19 +1011,22 @@ impl Replay {
 }
 
 impl Engine {
-    /// Logs the state of a sequence in a commit of its own. Returns the event to wait for if the
-    /// log is busy.
+    /// Logs the state of a sequence in a commit of its own; that of a temporary one is not logged. Returns the event to
+    /// wait for if the log is busy.
     ///
     /// # Errors
     /// 42P01 when the sequence was dropped, 40001 when another counter has replaced this one; those
     /// of [`Committing::poll`].
     pub(crate) fn log_sequence(
         &self,
-        id: u32,
+        sequence: &SequenceSpec,
         counter: &Arc<Counter>,
         state: SequenceState,
     ) -> Result<std::result::Result<Lsn, Event>> {
-        let inner = &self.inner;
+        if sequence.name.is_temporary() {
+            return Ok(Ok(Lsn::ZERO));
+        }
+        let (inner, id) = (&self.inner, sequence.id);
         let txn = inner.next_txn.fetch_add(1, Ordering::Relaxed);
         let item = record::sequence_item(id, state);
         let length = (item.len() as u32).to_le_bytes();

@@ -44,6 +44,20 @@ impl DbVersion {
         next
     }
 
+    /// This version without temporary objects: what a crash leaves once it is durable.
+    pub(crate) fn lasting(&self) -> DbVersion {
+        let mut lasting = self.clone();
+        if let Some(catalog) = self.catalog.lasting() {
+            let (tables, counters) = (std::mem::take(&mut lasting.row_tables), std::mem::take(&mut lasting.counters));
+            let is_lasting = |id: &TableId| catalog.row_table_by_id(*id).is_some();
+            lasting.row_tables = tables.into_iter().filter(|(id, _)| is_lasting(id)).collect();
+            lasting.counters = counters.into_iter().filter(|(id, _)| catalog.sequence_by_id(*id).is_some()).collect();
+            lasting.catalog = Arc::new(catalog);
+            lasting.check();
+        }
+        lasting
+    }
+
     pub(crate) fn state(&self, id: TableId) -> Result<&Arc<TableState>> {
         self.tables.get(&id).ok_or_else(|| dropped(id))
     }
@@ -159,7 +173,7 @@ fn changed(catalog: &Catalog, ddl: &Ddl) -> Result<Catalog> {
     match ddl {
         Ddl::Create(object, _) => {
             let key = object.key();
-            if key.number().is_some_and(|number| catalog.has_number(number)) {
+            if catalog.has_number_of(object) {
                 return Err(Error::corrupt(format!("{key} is created, and its number is taken")));
             }
             catalog.with_object(object.clone())

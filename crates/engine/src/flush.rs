@@ -250,10 +250,9 @@ impl Flush {
         assert!(self.barrier.load(Ordering::SeqCst) == 0, "BUG: a flush starts during another");
         let flushed_lsn = inner.manifests.lock().flushed_lsn;
         let lock = inner.commit.lock();
-        // A copy, so that the flush is not registered as a reader; see `FlushJob`.
-        let db = Arc::new((*inner.versions.newest()).clone());
-        assert!(db.lsn >= flushed_lsn, "BUG: flushed up to {flushed_lsn}, the newest version is {}", db.lsn);
-        if db.lsn == flushed_lsn {
+        let newest = inner.versions.newest();
+        assert!(newest.lsn >= flushed_lsn, "BUG: flushed up to {flushed_lsn}, the newest version is {}", newest.lsn);
+        if newest.lsn == flushed_lsn {
             drop(lock);
             self.waiters.answer_all(None);
             return Step::Idle;
@@ -266,6 +265,9 @@ impl Flush {
         if !self.is_wanted(inner) {
             return Step::Idle;
         }
+        // A copy, so that the flush is not registered as a reader; see `FlushJob`.
+        let db = Arc::new(newest.lasting());
+        drop(newest);
         state.waiters = self.waiters.take();
         // This attempt may succeed, and may take long.
         *self.failure.lock() = None;

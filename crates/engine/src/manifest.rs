@@ -394,7 +394,8 @@ impl ManifestBuilder {
         let mut numbers = BTreeSet::new();
         let mut catalog = Catalog::default();
         for (key, object) in objects {
-            if key.number().is_some_and(|number| !numbers.insert(number)) {
+            let is_new = key.number().is_none_or(|number| numbers.insert(number));
+            if !is_new && catalog.has_number_of(&object) {
                 return Err(Error::corrupt(format!("manifest has {key}, and another object with this number")));
             }
             catalog = catalog.with_object(object).map_err(|error| Error::corrupt(format!("manifest: {error}")))?;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use model::{Lsn, Result, TableId, TimeRange, limits};
 use rows::RecordId;
 
+use crate::Catalog;
 use crate::catalog_object::{CatalogObject, NewState, ObjectKey};
 use crate::codec::{Put, Take, unzigzag, zigzag};
 use crate::sequence::SequenceState;
@@ -95,6 +96,16 @@ pub(crate) enum Ddl {
 }
 
 impl Ddl {
+    /// Whether the change is one of temporary objects.
+    ///
+    /// - `catalog`: the catalog before it.
+    pub(crate) fn is_temporary(&self, catalog: &Catalog) -> bool {
+        match self {
+            Ddl::Create(object, _) | Ddl::Alter(object, _) => object.is_temporary(),
+            Ddl::Drop(key) => catalog.object(key).is_some_and(|object| object.is_temporary()),
+        }
+    }
+
     /// Returns a number above those of all tables, indexes, sequences and views that the change creates.
     pub(crate) fn next_number(&self) -> u32 {
         match self {

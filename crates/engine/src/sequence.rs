@@ -219,7 +219,7 @@ impl Engine {
 
     pub(crate) fn next_value_of(&self, sequence: &SequenceSpec) -> Result<NextValue> {
         let counter = self.counter(sequence.id)?;
-        let next = counter.next(sequence, |state| self.log_sequence(sequence.id, &counter, state))?;
+        let next = counter.next(sequence, |state| self.log_sequence(sequence, &counter, state))?;
         Ok(next.map_or_else(NextValue::Wait, |(value, lsn)| NextValue::Value { value, lsn }))
     }
 
@@ -241,7 +241,7 @@ impl Engine {
         let sequence = db.catalog.sequence_by_id(id).ok_or_else(|| dropped_sequence(id))?;
         check_bounds(sequence, state)?;
         let counter = self.counter(id)?;
-        counter.set(state, |state| self.log_sequence(id, &counter, state))
+        counter.set(state, |state| self.log_sequence(sequence, &counter, state))
     }
 
     fn counter(&self, id: u32) -> Result<Arc<Counter>> {

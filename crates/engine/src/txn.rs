@@ -412,8 +412,12 @@ impl Txn {
     /// Creates a `columns` table; visible to this transaction immediately.
     ///
     /// # Errors
-    /// Those of [`TableSpec::build`]; 42P07 if the name exists (checked again at commit).
+    /// Those of [`TableSpec::build`]; 42P07 if the name exists (checked again at commit); 0A000 for a temporary table.
     pub fn create_table(&mut self, spec: &TableSpec) -> Result<TableRef> {
+        if spec.name.is_temporary() {
+            return Err(Error::unsupported("temporary columns tables are not supported: they are written to files")
+                .with_hint("a temporary table is one of rows, in memory: leave out the store"));
+        }
         let id = TableId(self.engine.inner.next_table.fetch_add(1, Ordering::Relaxed));
         let table = Arc::new(spec.build(id)?);
         self.change(Ddl::Create(CatalogObject::Table(Arc::clone(&table)), NewState::Kept))?;

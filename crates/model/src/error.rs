@@ -91,6 +91,7 @@ states! {
     FOREIGN_KEY_VIOLATION = "23503", Invalid, "A referenced row is missing, or a row is still referenced.";
     UNIQUE_VIOLATION = "23505", Invalid, "The key exists.";
     CHECK_VIOLATION = "23514", Invalid, "A row that violates a CHECK of its table.";
+    WITH_CHECK_OPTION_VIOLATION = "44000", Invalid, "A row that the view through which it was changed would not show.";
     ACTIVE_SQL_TRANSACTION = "25001", Invalid, "Not allowed inside a transaction.";
     READ_ONLY_SQL_TRANSACTION = "25006", Invalid, "A write in a read-only transaction.";
     NO_ACTIVE_SQL_TRANSACTION = "25P01", Invalid, "Only allowed inside a transaction.";

@@ -26,12 +26,14 @@ pub use key::{KeyRef, KeyValue};
 pub use nested::{Array, ArrayDimension, Bits, Geometry, Names, Network, Point, Range, RangeBound, Record};
 pub use numeric::{ExactNumeric, Numeric, Precision};
 pub use row_schema::{Identity, Referential, RowCheck, RowColumn, RowForeignKey, RowIndex, RowSchema, RowSchemaRef};
-pub use schema::{Column, ColumnRole, DataType, Table, TableName, TableOptions, TableRef};
+pub use schema::{Column, ColumnRole, DataType, TEMPORARY_SCHEMA, Table, TableName, TableOptions, TableRef};
 pub use sequence::{SequenceBound, SequenceOptions, SequenceOwner, SequenceRef, SequenceSpec};
 pub use time::{TimeRange, Timestamp};
 pub use types::{CHARACTERS_MAX, Type};
 pub use value::{Datum, Interval, TimeTz};
-pub use view::{ViewColumn, ViewRef, ViewReference, ViewReferenceColumn, ViewSpec};
+pub use view::{
+    CheckOption, Materialized, ViewBase, ViewColumn, ViewRef, ViewReference, ViewReferenceColumn, ViewSpec,
+};
 
 /// The name of the only database.
 pub const DATABASE: &str = "millrace";

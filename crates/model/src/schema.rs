@@ -122,7 +122,16 @@ pub struct TableName {
     pub table: String,
 }
 
+/// Start of the names of schemas that have the temporary objects of a session; its number follows.
+pub const TEMPORARY_SCHEMA: &str = "pg_temp_";
+
 impl TableName {
+    /// Whether the object is temporary: it belongs to a session, and neither the log nor a checkpoint has it.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        self.schema.starts_with(TEMPORARY_SCHEMA)
+    }
+
     /// A table of schema `public`.
     #[must_use]
     pub fn public(table: impl Into<String>) -> TableName {

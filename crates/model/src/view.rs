@@ -23,6 +23,58 @@ pub struct ViewSpec {
     pub query: String,
     /// The tables and views that the query reads.
     pub references: Vec<ViewReference>,
+    /// The relation that changes of the view change; `None` if it cannot be changed.
+    pub base: Option<ViewBase>,
+    /// WITH CHECK OPTION
+    pub check: Option<CheckOption>,
+    /// Whether it is a materialized view: the `rows` table of the same number and name has its rows.
+    pub materialized: Option<Materialized>,
+}
+
+/// The table or view that a view selects from: each row of the view shows one of its rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewBase {
+    /// Number of the table or view.
+    pub object: u32,
+    /// For each column of the view, the number of the column that it is, as in [`ViewReferenceColumn`]; `None` for other
+    /// expressions.
+    pub columns: Vec<Option<u32>>,
+}
+
+/// WITH CHECK OPTION: the conditions for rows that are changed through a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CheckOption {
+    /// The condition of the view.
+    Local = 1,
+    /// Also those of the views below it.
+    Cascaded = 2,
+}
+
+/// Whether a materialized view can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Materialized {
+    /// It was created or refreshed WITH NO DATA.
+    Unpopulated = 1,
+    /// Its rows are those of the query at some time.
+    Populated = 2,
+}
+
+impl CheckOption {
+    /// Decodes the code in a file; `None` if it is unknown.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<CheckOption> {
+        [CheckOption::Local, CheckOption::Cascaded].into_iter().find(|option| *option as u8 == code)
+    }
+}
+
+impl Materialized {
+    /// Decodes the code in a file; `None` if it is unknown.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Materialized> {
+        [Materialized::Unpopulated, Materialized::Populated].into_iter().find(|one| *one as u8 == code)
+    }
 }
 
 /// A column of a view.

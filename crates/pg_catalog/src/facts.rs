@@ -18,8 +18,12 @@ pub struct StatementFacts {
     pub database: String,
     /// `pg_backend_pid()`.
     pub backend_pid: i32,
-    /// Schemas searched for an unqualified name, without `pg_catalog`.
+    /// Schemas searched for an unqualified name, that of temporary objects first; without `pg_catalog`.
     pub search_path: Vec<String>,
+    /// Schemas of `search_path` as it is set, in which new objects may be.
+    pub creation_path: Vec<String>,
+    /// Schema of the session's temporary objects, if it has any.
+    pub temporary: Option<String>,
     /// Server facts, collected on demand.
     pub server: Arc<dyn ServerFacts>,
 }

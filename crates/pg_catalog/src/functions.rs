@@ -1,7 +1,7 @@
 //! Catalog and session functions of PostgreSQL that ask the statement's facts; all others are those of crate `scalar`. They are
 //! defined in one table and evaluated row by row: none is performance-critical.
 
-use model::{Datum, Error, Result, SqlState};
+use model::{Datum, Error, Result, SqlState, TEMPORARY_SCHEMA};
 
 use crate::cells::Cell;
 use crate::classes::{Class, Constraint};
@@ -98,7 +98,7 @@ const SPECS: &[Spec] = &[
     spec("version", (0, 0), |_| result(format!("PostgreSQL {SERVER_VERSION}"))),
     spec("current_database current_catalog", (0, 0), |call| result(call.facts.database.as_str())),
     spec("current_user session_user current_role user getpgusername", (0, 0), |call| result(call.facts.user.as_str())),
-    spec("current_schema", (0, 0), |call| result(search_path(call.facts).into_iter().next())),
+    spec("current_schema", (0, 0), |call| result(existing(call, &call.facts.creation_path).into_iter().next())),
     spec("current_schemas", (1, 1), current_schemas),
     spec("pg_backend_pid", (0, 0), |call| result(call.facts.backend_pid)),
     spec("current_query", (0, 0), |call| {
@@ -116,8 +116,13 @@ const SPECS: &[Spec] = &[
     spec("inet_server_addr inet_client_addr", (0, 0), |_| Ok(Cell::Null)),
     spec("inet_server_port inet_client_port", (0, 0), |_| Ok(Cell::Null)),
     spec("pg_postmaster_start_time pg_conf_load_time", (0, 0), |call| result(call.facts.server.started_ns())),
-    spec("pg_my_temp_schema", (0, 0), |_| result(0_u32)),
-    spec("pg_is_other_temp_schema", (1, 1), |_| result(false)),
+    spec("pg_my_temp_schema", (0, 0), |call| result(call.facts.temporary.as_deref().map_or(0, oids::of_schema))),
+    spec("pg_is_other_temp_schema", (1, 1), |call| {
+        let is_it =
+            |schema: &&str| schema.starts_with(TEMPORARY_SCHEMA) && Some(oids::of_schema(schema)) == call.oid(0);
+        let schema = call.facts.catalog.schemas().find(is_it);
+        result(schema.is_some_and(|schema| Some(schema) != call.facts.temporary.as_deref()))
+    }),
     // Names and OIDs of objects.
     spec("pg_get_userbyid", (1, 1), |call| match call.oid(0) {
         Some(oids::ROLE) => result(call.facts.user.as_str()),
@@ -132,8 +137,31 @@ const SPECS: &[Spec] = &[
         result(call.text(0).map(|sql| if call.truth(2) { compiled::deparse::pretty(sql) } else { sql.to_owned() }))
     }),
     spec("pg_get_viewdef", (1, 2), |call| {
-        let Some(Class::View(view)) = call.found(0) else { return Ok(Cell::Null) };
-        result(views::definition(call.facts, view))
+        let view = match call.found(0) {
+            Some(Class::View(view)) => Some(view),
+            Some(Class::Rows(rows)) => call.facts.catalog.materialized_view(rows.id),
+            _ => None,
+        };
+        result(view.and_then(|view| views::definition(call.facts, view)))
+    }),
+    spec("pg_relation_is_updatable", (2, 2), |call| {
+        // INSERT, UPDATE and DELETE.
+        let all = 1_i64 << 3 | 1 << 2 | 1 << 4;
+        result(match call.found(0) {
+            Some(Class::Rows(rows)) if call.facts.catalog.materialized_view(rows.id).is_none() => all,
+            Some(Class::View(view)) if call.facts.catalog.is_updatable(view) => all,
+            Some(Class::Columns(_)) => all,
+            _ => 0,
+        })
+    }),
+    spec("pg_column_is_updatable", (3, 3), |call| {
+        let at = call.int(1).and_then(|number| usize::try_from(number - 1).ok());
+        result(match (call.found(0), at) {
+            (Some(Class::View(view)), Some(at)) => call.facts.catalog.is_updatable_column(view, at),
+            (Some(Class::Rows(rows)), Some(_)) => call.facts.catalog.materialized_view(rows.id).is_none(),
+            (Some(Class::Columns(_)), Some(_)) => true,
+            _ => false,
+        })
     }),
     spec("pg_get_indexdef", (1, 3), |call| result(index_definition(call))),
     spec("pg_get_constraintdef", (1, 2), |call| result(constraint_definition(call))),
@@ -244,16 +272,18 @@ fn serial_sequence(call: &Call<'_>) -> Evaluated {
     }))
 }
 
-/// Existing schemas of the search path.
-fn search_path(facts: &StatementFacts) -> Vec<String> {
-    facts.search_path.iter().filter(|schema| facts.catalog.has_schema(schema)).cloned().collect()
+/// Those of a list of schemas that exist.
+fn existing(call: &Call<'_>, path: &[String]) -> Vec<String> {
+    path.iter().filter(|schema| call.facts.catalog.has_schema(schema)).cloned().collect()
 }
 
 fn current_schemas(call: &Call<'_>) -> Evaluated {
-    let mut schemas = search_path(call.facts);
-    if call.truth(0) {
-        schemas.insert(0, "pg_catalog".to_owned());
+    if !call.truth(0) {
+        return Ok(Cell::Texts(existing(call, &call.facts.creation_path)));
     }
+    let mut schemas = existing(call, &call.facts.search_path);
+    let is_first = !schemas.is_empty() && schemas.first() == call.facts.temporary.as_ref();
+    schemas.insert(usize::from(is_first), "pg_catalog".to_owned());
     Ok(Cell::Texts(schemas))
 }
 

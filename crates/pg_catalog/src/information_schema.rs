@@ -1,7 +1,8 @@
 //! `information_schema` of the SQL standard, with PostgreSQL's columns, for stored tables and the catalog itself.
 
 use model::{
-    ColumnRole, DataType, Identity, RowColumn, RowSchema, RowSchemaRef, SequenceSpec, Table, Type, ViewColumn, ViewSpec,
+    ColumnRole, DataType, Identity, RowColumn, RowSchema, RowSchemaRef, SequenceSpec, Table, TableName, Type,
+    ViewColumn, ViewRef, ViewSpec,
 };
 
 use crate::cells::{Cell, Relation, Row, row};
@@ -145,9 +146,29 @@ fn tables(facts: &StatementFacts) -> Vec<Row> {
     };
     let stored = facts.catalog.tables().map(|t| table(&t.name.schema, &t.name.table, "BASE TABLE", "YES"));
     let system = listed().map(|r| table(r.schema, r.name, if r.view { "VIEW" } else { "BASE TABLE" }, "NO"));
-    let rows = facts.catalog.row_tables().map(|t| table(&t.name.schema, &t.name.table, "BASE TABLE", "YES"));
-    let views = facts.catalog.views().map(|v| table(&v.name.schema, &v.name.table, "VIEW", "NO"));
+    let rows = row_tables(facts).map(|t| {
+        let kind = if t.name.is_temporary() { "LOCAL TEMPORARY" } else { "BASE TABLE" };
+        table(&t.name.schema, &t.name.table, kind, "YES")
+    });
+    let views = views(facts).map(|v| {
+        let is_updatable = views::yes(facts.catalog.is_updatable(v));
+        table(&v.name.schema, &v.name.table, "VIEW", is_updatable)
+    });
     stored.chain(rows).chain(views).chain(system).collect()
+}
+
+/// Whether objects of a schema are shown: not temporary ones of other sessions.
+pub(crate) fn is_shown(facts: &StatementFacts, name: &TableName) -> bool {
+    !name.is_temporary() || facts.temporary.as_ref() == Some(&name.schema)
+}
+
+fn row_tables(facts: &StatementFacts) -> impl Iterator<Item = &RowSchemaRef> {
+    let is_table = |table: &&RowSchemaRef| facts.catalog.materialized_view(table.id).is_none();
+    facts.catalog.row_tables().filter(is_table).filter(|table| is_shown(facts, &table.name))
+}
+
+fn views(facts: &StatementFacts) -> impl Iterator<Item = &ViewRef> {
+    views::plain(facts).filter(|view| is_shown(facts, &view.name))
 }
 
 fn columns(facts: &StatementFacts) -> Vec<Row> {
@@ -159,10 +180,10 @@ fn columns(facts: &StatementFacts) -> Vec<Row> {
             rows.push(column_row(facts, place, number, oid, column.nullable, numeric_facts(column.ty), "YES"));
         }
     }
-    for table in facts.catalog.row_tables() {
+    for table in row_tables(facts) {
         rows.extend(table.shown().map(|(at, column)| row_column(facts, table, at, column)));
     }
-    for view in facts.catalog.views() {
+    for view in views(facts) {
         rows.extend((0..).zip(&view.columns).map(|(at, column)| view_column(facts, view, at, column)));
     }
     for relation in listed() {
@@ -177,11 +198,12 @@ fn columns(facts: &StatementFacts) -> Vec<Row> {
 /// A row of `columns` for a column of a view.
 fn view_column(facts: &StatementFacts, view: &ViewSpec, at: usize, column: &ViewColumn) -> Row {
     let place = (view.name.schema.as_str(), view.name.table.as_str());
+    let updatable = views::yes(facts.catalog.is_updatable_column(view, at));
     match Type::from_oid(column.ty, column.typmod) {
-        Some(ty) => typed_column(facts, place, at, &RowColumn::new(&*column.name, ty), "NO"),
+        Some(ty) => typed_column(facts, place, at, &RowColumn::new(&*column.name, ty), updatable),
         None => {
             let place = (place.0, place.1, column.name.as_str());
-            column_row(facts, place, at as i64 + 1, column.ty, true, (None, None, None), "NO")
+            column_row(facts, place, at as i64 + 1, column.ty, true, (None, None, None), updatable)
         }
     }
 }
@@ -272,12 +294,12 @@ fn sequences(facts: &StatementFacts) -> Vec<Row> {
         let table = sequence.owner.and_then(|owner| Some((facts.catalog.row_table_by_id(owner.table)?, owner.column)));
         table.is_some_and(|(table, column)| table.columns.get(column).is_some_and(|column| column.identity.is_some()))
     };
-    facts.catalog.sequences().filter(|one| !is_internal(one)).map(sequence).collect()
+    facts.catalog.sequences().filter(|one| !is_internal(one) && is_shown(facts, &one.name)).map(sequence).collect()
 }
 
 /// All constraints of `rows` tables.
 fn row_constraints(facts: &StatementFacts) -> impl Iterator<Item = (&RowSchemaRef, Constraint<'_>)> {
-    facts.catalog.row_tables().flat_map(|table| Constraint::all(table).map(move |constraint| (table, constraint)))
+    row_tables(facts).flat_map(|table| Constraint::all(table).map(move |constraint| (table, constraint)))
 }
 
 /// Leading cells of a constraint's row: catalog, schema and name.
@@ -319,7 +341,7 @@ fn row_constraint(facts: &StatementFacts, table: &RowSchema, constraint: Constra
 /// NOT NULL is a CHECK in the standard; PostgreSQL derives its name from OIDs.
 fn not_null_checks(facts: &StatementFacts) -> Vec<(&RowSchemaRef, String, &RowColumn)> {
     let mut found = Vec::new();
-    for table in facts.catalog.row_tables() {
+    for table in row_tables(facts) {
         let refusing = table.shown().filter(|(_, column)| column.not_null);
         found.extend(refusing.map(|(at, column)| (table, not_null_name(table, at), column)));
     }
@@ -560,12 +582,9 @@ fn constraint_columns(facts: &StatementFacts) -> Vec<Row> {
 }
 
 fn all_views(facts: &StatementFacts) -> Vec<Row> {
-    let own = facts
-        .catalog
-        .views()
-        .map(|view| views::standard_view(facts, &view.name.schema, &view.name.table, views::definition(facts, view)));
+    let own = views(facts).map(|view| views::standard_view(facts, view));
     let system = listed().filter(|relation| relation.view);
-    own.chain(system.map(|relation| views::standard_view(facts, relation.schema, relation.name, None))).collect()
+    own.chain(system.map(|relation| views::standard_system_view(facts, relation.schema, relation.name))).collect()
 }
 
 fn catalog_name(facts: &StatementFacts) -> Vec<Row> {

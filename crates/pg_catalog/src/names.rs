@@ -141,6 +141,7 @@ fn class_in(facts: &StatementFacts, schema: &str, name: &str) -> Option<Oid> {
     if let Some(relation) = relations::find(schema, name) {
         return Some(relation.oid);
     }
+    let schema = facts.temporary.as_deref().filter(|_| schema == compiled::TEMPORARY).unwrap_or(schema);
     Class::by_name(&facts.catalog, schema, name).map(|class| class.oid())
 }
 

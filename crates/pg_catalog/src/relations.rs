@@ -132,6 +132,13 @@ fn stored() -> Vec<Relation> {
             rowsecurity bool",
             Some(tables),
         ),
+        pg(
+            12_026,
+            "pg_matviews",
+            "schemaname name,matviewname name,matviewowner name,tablespace name,hasindexes bool,ispopulated bool,\
+            definition text",
+            Some(views::materialized),
+        ),
         pg(12_005, "pg_views", "schemaname name,viewname name,viewowner name,definition text", Some(all_views)),
         pg(
             12_006,
@@ -274,8 +281,6 @@ fn empty() -> Vec<Relation> {
         (1418, "pg_user_mapping", "oid oid,umuser oid,umserver oid,umoptions text[],tableoid oid"),
         (3350, "pg_partitioned_table", "partrelid oid,partstrat char,partnatts int2,partdefid oid,partattrs int2vector,partclass oidvector,\
             partcollation oidvector,partexprs pg_node_tree,tableoid oid"),
-        (12_026, "pg_matviews", "schemaname name,matviewname name,matviewowner name,tablespace name,hasindexes bool,ispopulated bool,\
-            definition text"),
         (1261, "pg_auth_members", "roleid oid,member oid,grantor oid,admin_option bool,tableoid oid"),
         (12_027, "pg_group", "groname name,grosysid oid,grolist oid[]"),
         (2964, "pg_db_role_setting", "setdatabase oid,setrole oid,setconfig text[],tableoid oid"),
@@ -428,7 +433,7 @@ fn attributes(facts: &StatementFacts) -> Vec<Row> {
         }
     }
     row_tables::attributes(facts, |column| rows.push(row_attribute(column)));
-    for view in facts.catalog.views() {
+    for view in views::plain(facts) {
         let oid = oids::of_number(view.id, Part::Table);
         for (number, column) in (1_i64..).zip(&view.columns) {
             rows.push(attribute(oid, number, &column.name, (column.ty, column.typmod), false));
@@ -514,7 +519,7 @@ fn types(facts: &StatementFacts) -> Vec<Row> {
     let mut rows: Vec<Row> = Type::all().map(base_type).collect();
     let columns = facts.catalog.tables().map(|table| (table.id, &table.name));
     let of_rows = facts.catalog.row_tables().map(|table| (table.id, &table.name));
-    let of_views = facts.catalog.views().map(|view| (model::TableId(view.id), &view.name));
+    let of_views = views::plain(facts).map(|view| (model::TableId(view.id), &view.name));
     let mut tables: Vec<_> = columns.chain(of_rows).chain(of_views).collect();
     // The array type of an older table has the shorter name.
     tables.sort_unstable_by_key(|(id, _)| *id);
@@ -819,7 +824,7 @@ fn tables(facts: &StatementFacts) -> Vec<Row> {
         row! { schemaname: schema, tablename: name, tableowner: facts.user.as_str(), hasindexes: keyed }
     };
     let stored = facts.catalog.tables().map(|t| table(&t.name.schema, &t.name.table, t.keyed));
-    let rows = facts.catalog.row_tables();
+    let rows = facts.catalog.row_tables().filter(|t| facts.catalog.materialized_view(t.id).is_none());
     let rows = rows.map(|t| table(&t.name.schema, &t.name.table, t.primary.is_some() || !t.secondary.is_empty()));
     let system = listed().filter(|r| !r.view).map(|r| table(r.schema, r.name, false));
     stored.chain(rows).chain(system).collect()

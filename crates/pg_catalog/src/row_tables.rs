@@ -1,10 +1,13 @@
 //! Rows of `pg_catalog` for `rows` tables, their indexes and constraints, and sequences.
 
-use model::{Identity, Referential, RowColumn, RowForeignKey, RowIndex, RowSchema, SequenceSpec, Type};
+use model::{
+    Identity, Materialized, Referential, RowColumn, RowForeignKey, RowIndex, RowSchema, SequenceSpec, TableName, Type,
+};
 
 use crate::cells::{Cell, Row, row};
 use crate::classes::{Class, Constraint, indexes, is_primary, referred};
 use crate::facts::StatementFacts;
+use crate::information_schema::is_shown;
 use crate::oids::{self, Oid, Part};
 use crate::{names, relations};
 
@@ -26,7 +29,13 @@ fn has_triggers(facts: &StatementFacts, table: &RowSchema) -> bool {
     !table.foreign_keys.is_empty() || facts.catalog.row_tables().any(refers)
 }
 
+/// `relpersistence`: whether the object is temporary.
+pub(crate) fn persistence(name: &TableName) -> &'static str {
+    if name.is_temporary() { "t" } else { "p" }
+}
+
 fn class(facts: &StatementFacts, table: &RowSchema) -> Row {
+    let view = facts.catalog.materialized_view(table.id);
     row! {
         oid: oids::of_table(table.id, Part::Table),
         relname: table.name.table.as_str(),
@@ -36,12 +45,13 @@ fn class(facts: &StatementFacts, table: &RowSchema) -> Row {
         relam: oids::HEAP,
         reltuples: Cell::Float(facts.server.row_table(table.id).map_or(-1.0, |size| size.rows as f64)),
         relhasindex: table.primary.is_some() || !table.secondary.is_empty(),
-        relpersistence: "p",
-        relkind: "r",
+        relpersistence: persistence(&table.name),
+        relkind: if view.is_some() { "m" } else { "r" },
+        relhasrules: view.is_some(),
         relnatts: table.columns.len() as i64,
         relchecks: table.checks.len() as i64,
         relhastriggers: has_triggers(facts, table),
-        relispopulated: true,
+        relispopulated: view.is_none_or(|view| view.materialized == Some(Materialized::Populated)),
         relreplident: "d",
         tableoid: 1259,
     }
@@ -54,7 +64,7 @@ fn index_class(table: &RowSchema, index: &RowIndex) -> Row {
         relnamespace: oids::of_schema(&table.name.schema),
         relowner: oids::ROLE,
         relam: oids::BTREE,
-        relpersistence: "p",
+        relpersistence: persistence(&table.name),
         relkind: "i",
         relnatts: index.columns.len() as i64,
         relispopulated: true,
@@ -70,7 +80,7 @@ fn sequence_class(sequence: &SequenceSpec) -> Row {
         relnamespace: oids::of_schema(&sequence.name.schema),
         relowner: oids::ROLE,
         reltuples: Cell::Float(1.0),
-        relpersistence: "p",
+        relpersistence: persistence(&sequence.name),
         relkind: "S",
         relnatts: 3,
         relispopulated: true,
@@ -303,7 +313,7 @@ pub(crate) fn sequence_view(facts: &StatementFacts) -> Vec<Row> {
             last_value: facts.server.last_value(sequence.id),
         }
     };
-    facts.catalog.sequences().map(sequence).collect()
+    facts.catalog.sequences().filter(|one| is_shown(facts, &one.name)).map(sequence).collect()
 }
 
 /// Rows of `pg_depend`: the column that owns a sequence, and the index of a constraint.

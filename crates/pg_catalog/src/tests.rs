@@ -61,6 +61,8 @@ fn facts() -> Arc<StatementFacts> {
         database: "millrace".to_owned(),
         backend_pid: 7,
         search_path: vec!["public".to_owned()],
+        creation_path: vec!["public".to_owned()],
+        temporary: None,
         server: Arc::new(TestServer),
     })
 }

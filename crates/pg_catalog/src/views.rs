@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use model::{ViewRef, ViewReference, ViewSpec};
+use model::{CheckOption, Materialized, ViewRef, ViewReference, ViewSpec};
 use parser::ast::{Alias, Ident, Relation, Statement, TableExpr, Visitor};
 use parser::print::{RelationText, Rewrites, view_definition};
 
-use crate::cells::{Row, row};
+use crate::cells::{Cell, Row, row};
 use crate::classes::Class;
 use crate::facts::StatementFacts;
 use crate::names;
 use crate::oids::{self, Oid, Part};
+use crate::row_tables::persistence;
 
 const CLASS: Oid = 1259;
 const REWRITE: Oid = 2618;
@@ -26,6 +27,32 @@ fn rule(view: &ViewSpec) -> Oid {
     oids::of_number(view.id, Part::Constraint)
 }
 
+/// The views whose rows are those of their queries.
+pub(crate) fn plain(facts: &StatementFacts) -> impl Iterator<Item = &ViewRef> {
+    facts.catalog.views().filter(|view| view.materialized.is_none())
+}
+
+/// Rows of `pg_matviews`.
+pub(crate) fn materialized(facts: &StatementFacts) -> Vec<Row> {
+    let view = |view: &ViewRef| {
+        let rows = facts.catalog.row_table_by_id(model::TableId(view.id));
+        row! {
+            schemaname: view.name.schema.as_str(),
+            matviewname: view.name.table.as_str(),
+            matviewowner: facts.user.as_str(),
+            hasindexes: rows.is_some_and(|rows| rows.primary.is_some() || !rows.secondary.is_empty()),
+            ispopulated: view.materialized == Some(Materialized::Populated),
+            definition: definition(facts, view),
+        }
+    };
+    facts.catalog.views().filter(|view| view.materialized.is_some()).map(view).collect()
+}
+
+/// `YES` or `NO`.
+pub(crate) fn yes(is_so: bool) -> &'static str {
+    if is_so { "YES" } else { "NO" }
+}
+
 /// Rows of `pg_class`.
 pub(crate) fn classes(facts: &StatementFacts) -> Vec<Row> {
     let class = |view: &ViewRef| {
@@ -36,16 +63,21 @@ pub(crate) fn classes(facts: &StatementFacts) -> Vec<Row> {
             reltype: oids::of_number(view.id, Part::RowType),
             relowner: oids::ROLE,
             relhasindex: false,
-            relpersistence: "p",
+            relpersistence: persistence(&view.name),
             relkind: "v",
             relnatts: view.columns.len() as i64,
             relhasrules: true,
             relispopulated: true,
             relreplident: "n",
+            reloptions: match view.check {
+                Some(CheckOption::Local) => Cell::Texts(vec!["check_option=local".to_owned()]),
+                Some(CheckOption::Cascaded) => Cell::Texts(vec!["check_option=cascaded".to_owned()]),
+                None => Cell::Null,
+            },
             tableoid: CLASS,
         }
     };
-    facts.catalog.views().map(class).collect()
+    plain(facts).map(class).collect()
 }
 
 /// Rows of `pg_rewrite`: the rule of each view.
@@ -115,19 +147,41 @@ pub(crate) fn views(facts: &StatementFacts) -> Vec<Row> {
             definition: definition(facts, view),
         }
     };
-    facts.catalog.views().map(view).collect()
+    plain(facts).map(view).collect()
 }
 
-/// The row of `information_schema.views` of a view; of one of the system without definition.
-pub(crate) fn standard_view(facts: &StatementFacts, schema: &str, name: &str, definition: Option<String>) -> Row {
+/// The row of `information_schema.views` of a view.
+pub(crate) fn standard_view(facts: &StatementFacts, view: &ViewRef) -> Row {
+    let updatable = yes(facts.catalog.is_updatable(view));
+    let check = match view.check {
+        None => "NONE",
+        Some(CheckOption::Local) => "LOCAL",
+        Some(CheckOption::Cascaded) => "CASCADED",
+    };
+    let name = (&*view.name.schema, &*view.name.table);
+    standard_row(facts, name, definition(facts, view), check, updatable)
+}
+
+/// The row of `information_schema.views` of a view of the system.
+pub(crate) fn standard_system_view(facts: &StatementFacts, schema: &str, name: &str) -> Row {
+    standard_row(facts, (schema, name), None, "NONE", "NO")
+}
+
+fn standard_row(
+    facts: &StatementFacts,
+    (schema, name): (&str, &str),
+    definition: Option<String>,
+    check: &str,
+    updatable: &str,
+) -> Row {
     row! {
         table_catalog: facts.database.as_str(),
         table_schema: schema,
         table_name: name,
         view_definition: definition,
-        check_option: "NONE",
-        is_updatable: "NO",
-        is_insertable_into: "NO",
+        check_option: check,
+        is_updatable: updatable,
+        is_insertable_into: updatable,
         is_trigger_updatable: "NO",
         is_trigger_deletable: "NO",
         is_trigger_insertable_into: "NO",

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use binder::tree::{ChangeStatement, IndexKey, Query, Statement as BoundStatement, Table, TableColumn, UniqueIndex};
-use binder::{ApplicationFunction, NewView, Schema, ViewQuery, ViewTable};
+use binder::{ApplicationFunction, NewView, Schema, ViewCheck, ViewQuery, ViewTable};
 use bumpalo::Bump;
 use catalog::TypeId;
 use engine::Catalog;
-use model::{Datum, Error, Result, RowIndex, RowSchema, TableId, TableName, ViewReference, ViewSpec};
+use model::{CheckOption, Datum, Error, Result, RowIndex, RowSchema, TableId, TableName, ViewReference, ViewSpec};
 use parking_lot::Mutex;
 use parser::ast::{self, Statement};
 use pg_catalog::facts::StatementFacts;
@@ -341,7 +341,9 @@ impl Schema for Tables<'_> {
             return Ok(Some(Arc::new(described(relation))));
         }
         let found = match schema {
-            Some(schema) => TableName { schema: schema.to_owned(), table: name.to_owned() },
+            Some(schema) => {
+                TableName { schema: self.context.settings.schema(schema).to_owned(), table: name.to_owned() }
+            }
             None => match self.context.resolve(name) {
                 Some(found) => found,
                 None => return Ok(None),
@@ -362,7 +364,11 @@ impl Schema for Tables<'_> {
         let found = table_of(view.oid).and_then(|(id, _)| catalog.view_by_id(id.0));
         let view = found.ok_or_else(|| Error::bug(format!("view {} is not in the catalog", view.name)))?;
         let tables = view.references.iter().map(|reference| referenced(reference, view, catalog));
-        Ok(ViewQuery { query: parsed_view(view)?, tables: tables.collect::<Result<_>>()? })
+        let check = view.check.map(|check| match check {
+            CheckOption::Local => ViewCheck::Local,
+            CheckOption::Cascaded => ViewCheck::Cascaded,
+        });
+        Ok(ViewQuery { query: parsed_view(view)?, tables: tables.collect::<Result<_>>()?, check })
     }
 
     fn similar_table(&self, name: &str) -> Option<String> {
@@ -491,13 +497,13 @@ fn rows_table(table: &RowSchema, name: &TableName, catalog: &Catalog) -> Table {
         columns: columns.collect(),
         primary_key: key.unwrap_or_default(),
         unique: unique_indexes(table, &shown),
-        has_nanoseconds: false,
-        is_view: false,
+        materialized: catalog.materialized_view(table.id).and_then(|view| view.materialized),
+        ..Table::default()
     }
 }
 
 /// A default as it is bound: a sequence without schema is looked up in the schema of the table first.
-fn default_in<'t>(table: &TableName, text: &'t str, catalog: &Catalog) -> Cow<'t, str> {
+pub(crate) fn default_in<'t>(table: &TableName, text: &'t str, catalog: &Catalog) -> Cow<'t, str> {
     let Some((sequence, rest)) = text.strip_prefix("nextval('").and_then(|rest| rest.split_once('\'')) else {
         return Cow::Borrowed(text);
     };

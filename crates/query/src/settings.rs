@@ -11,7 +11,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use catalog::{SettingContext, SettingKind, SettingRow};
-use model::{Error, Result, SqlState};
+use compiled::TEMPORARY;
+use model::{Error, Result, SqlState, TEMPORARY_SCHEMA};
 use scalar::{DateOrder, DateStyle, IntervalStyle};
 
 use crate::zone::Zone;
@@ -143,6 +144,8 @@ pub(crate) struct Settings {
     start: BTreeMap<String, String>,
     /// Values that every statement reads, derived when a setting changes.
     derived: Derived,
+    /// Schema of the session's temporary objects, once it has any.
+    temporary: Option<Arc<str>>,
 }
 
 /// Settings in the form in which statements use them.
@@ -316,9 +319,42 @@ impl Settings {
         };
     }
 
-    /// Schemas of `search_path` in order, without `"$user"` and `pg_catalog`.
+    /// Schemas in which names are looked for, in order: that of temporary objects first, unless `search_path` has it
+    /// elsewhere; without `"$user"` and `pg_catalog`.
     pub(crate) fn search_path(&self) -> Vec<String> {
-        self.derived.search_path.to_vec()
+        let path = &self.derived.search_path;
+        let Some(temporary) = &self.temporary else { return path.to_vec() };
+        let first = (!path.iter().any(|schema| schema == TEMPORARY)).then(|| temporary.to_string());
+        first.into_iter().chain(path.iter().map(|schema| self.schema(schema).to_owned())).collect()
+    }
+
+    /// Schemas in which a new object is created, if it is not temporary: the first that exists.
+    pub(crate) fn creation_path(&self) -> Vec<String> {
+        self.derived.search_path.iter().map(|schema| self.schema(schema).to_owned()).collect()
+    }
+
+    /// The schema that a qualifier means. Those of other sessions' temporary objects are not found.
+    pub(crate) fn schema<'a>(&'a self, qualifier: &'a str) -> &'a str {
+        match &self.temporary {
+            Some(own) if qualifier == TEMPORARY || qualifier == &**own => own,
+            _ if qualifier.starts_with(TEMPORARY_SCHEMA) => TEMPORARY,
+            _ => qualifier,
+        }
+    }
+
+    /// Schema of the session's temporary objects, once it has any.
+    pub(crate) fn temporary(&self) -> Option<&Arc<str>> {
+        self.temporary.as_ref()
+    }
+
+    /// The session has no temporary objects any more.
+    pub(crate) fn forget_temporary(&mut self) {
+        self.temporary = None;
+    }
+
+    /// Sets the schema of the session's temporary objects.
+    pub(crate) fn set_temporary(&mut self, schema: &str) {
+        self.temporary = Some(schema.into());
     }
 
     /// `default_transaction_isolation`: isolation level of transactions that specify none.

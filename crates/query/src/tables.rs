@@ -29,7 +29,9 @@ pub(crate) fn find_table(context: &StatementContext, name: &tree::Name) -> Resul
     }
     let found = match parts.as_slice() {
         [table] => context.resolve(table),
-        [schema, table] | [_, schema, table] => Some(TableName { schema: schema.clone(), table: table.clone() }),
+        [schema, table] | [_, schema, table] => {
+            Some(TableName { schema: context.settings.schema(schema).to_owned(), table: table.clone() })
+        }
         _ => None,
     };
     if let Some(table) = found.as_ref().and_then(|name| context.reads.snapshot.catalog().table(name)) {
@@ -74,6 +76,20 @@ pub(crate) fn table(session: &mut Session, name: &tree::Name) -> Option<Arc<RowT
     Named { snapshot: &context.reads.snapshot, settings: &context.settings }.find(name)
 }
 
+/// Refuses to write rows into a materialized view.
+///
+/// # Errors
+/// 42809.
+pub(crate) fn refuse_materialized(session: &mut Session, table: &RowTable) -> Result<()> {
+    match session.newest().catalog().materialized_view(table.id()) {
+        None => Ok(()),
+        Some(view) => {
+            let text = format!("cannot change materialized view \"{}\"", view.name.table);
+            Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text))
+        }
+    }
+}
+
 /// Whether a query reads a `rows` table, maybe through views, or calls sequence functions.
 ///
 /// The lookup does not use the newest commit: under REPEATABLE READ it would bind a transaction on `columns`
@@ -87,6 +103,18 @@ pub(crate) fn names_any(session: &mut Session, query: &tree::Query) -> bool {
 pub(crate) struct Named<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) settings: &'a Settings,
+}
+
+/// The kind of relation that an INSERT, UPDATE or DELETE of a name changes.
+pub(crate) enum Changed {
+    /// A `rows` table, maybe through views.
+    Rows(Arc<RowTable>),
+    /// A `columns` table, through a view.
+    ViewOfColumns,
+    /// None: the name is that of a view which cannot be changed.
+    View,
+    /// Another relation, or none.
+    Other,
 }
 
 impl Named<'_> {
@@ -105,12 +133,35 @@ impl Named<'_> {
         let catalog = self.snapshot.catalog();
         let schemas = match &*name.qualifier {
             [] => self.settings.search_path(),
-            [schema] => vec![schema.to_string()],
-            [database, schema] if database == DATABASE => vec![schema.to_string()],
+            [schema] => vec![self.settings.schema(schema).to_owned()],
+            [database, schema] if database == DATABASE => vec![self.settings.schema(schema).to_owned()],
             _ => return None,
         };
         let mut names = schemas.into_iter().map(|schema| TableName { schema, table: name.name.to_string() });
         names.find(|name| catalog.has_relation(name)).and_then(|name| catalog.view(&name).cloned())
+    }
+
+    /// The table that changes of a name change: a view is changed by changing the table that it selects from.
+    pub(crate) fn changed(&self, name: &tree::Name) -> Changed {
+        if let Some(table) = self.find(name) {
+            return Changed::Rows(table);
+        }
+        let catalog = self.snapshot.catalog();
+        let Some(view) = self.view(name) else { return Changed::Other };
+        let mut below = Some(&view);
+        while let Some(view) = below {
+            // Its error comes from the binder.
+            let Some(base) = &view.base else { return Changed::View };
+            let id = TableId(base.object);
+            if let Some(table) = self.by_id(id) {
+                return Changed::Rows(table);
+            }
+            if catalog.table_by_id(id).is_some() {
+                return Changed::ViewOfColumns;
+            }
+            below = catalog.view_by_id(base.object);
+        }
+        Changed::View
     }
 
     /// Whether a view reads a `rows` table, or this one, directly or through other views.
@@ -185,20 +236,26 @@ impl Tables for Named<'_> {
     fn table(&self, schema: Option<&str>, name: &str) -> Option<Arc<RowTable>> {
         match schema {
             None => self.unqualified(name),
-            Some(schema) => self.exactly(&TableName { schema: schema.to_owned(), table: name.to_owned() }),
+            Some(schema) => {
+                let schema = self.settings.schema(schema).to_owned();
+                self.exactly(&TableName { schema, table: name.to_owned() })
+            }
         }
     }
 
     fn sequence(&self, schema: Option<&str>, name: &str) -> Option<SequenceRef> {
         let catalog = self.snapshot.catalog();
-        let schemas = schema.map_or_else(|| self.settings.search_path(), |schema| vec![schema.to_owned()]);
+        let within = |schema| vec![self.settings.schema(schema).to_owned()];
+        let schemas = schema.map_or_else(|| self.settings.search_path(), within);
         let mut names = schemas.into_iter().map(|schema| TableName { schema, table: name.to_owned() });
         names.find(|name| catalog.has_relation(name)).and_then(|name| catalog.sequence(&name).cloned())
     }
 
     fn sequence_of_oid(&self, oid: u32) -> Option<SequenceRef> {
         let (TableId(id), Part::Table) = table_of(oid)? else { return None };
-        self.snapshot.catalog().sequence_by_id(id).cloned()
+        let sequence = self.snapshot.catalog().sequence_by_id(id)?;
+        let is_own = || self.settings.temporary().is_some_and(|schema| **schema == *sequence.name.schema);
+        (!sequence.name.is_temporary() || is_own()).then(|| Arc::clone(sequence))
     }
 
     fn by_id(&self, id: TableId) -> Option<Arc<RowTable>> {

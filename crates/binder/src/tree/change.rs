@@ -61,10 +61,21 @@ pub struct Insert {
     pub generated: Vec<Generated>,
     /// ON CONFLICT
     pub conflict: Option<Conflict>,
+    /// Conditions for the row afterwards, over `new`.
+    pub checks: Vec<RowCheck>,
     /// Number of each column of the row as it is in the table afterwards: inserted, or changed by DO UPDATE.
     pub new: Vec<u32>,
     /// RETURNING: number and value of each column, over `new`. A row for which nothing was done gives none.
     pub returning: Vec<(u32, Expr)>,
+}
+
+/// A condition that a row must meet after it was changed through a view: WITH CHECK OPTION.
+#[derive(Clone, Debug)]
+pub struct RowCheck {
+    /// Name of the view.
+    pub view: Box<str>,
+    /// The condition, over the columns of the row after the change.
+    pub condition: Expr,
 }
 
 /// ON CONFLICT.
@@ -112,6 +123,8 @@ pub struct Update {
     pub assignments: Vec<Assignment>,
     /// Values of generated columns, over `new`.
     pub generated: Vec<Generated>,
+    /// Conditions for the row after the change, over `new`.
+    pub checks: Vec<RowCheck>,
     /// Number of each column of the row after the change.
     pub new: Vec<u32>,
     /// RETURNING: number and value of each column, over `new` and the columns of `input` that FROM made.

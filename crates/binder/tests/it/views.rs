@@ -78,7 +78,8 @@ fn view_of<'t>(tables: &'t Tables, new: &NewView) -> WithView<'t> {
             columns: used.iter().map(|at| (at + 1, table.columns[*at].name.clone())).collect(),
         }
     };
-    let query = ViewQuery { query: query_of(&new.query), tables: new.tables.iter().map(changed).collect() };
+    let query =
+        ViewQuery { query: query_of(&new.query), tables: new.tables.iter().map(changed).collect(), check: None };
     WithView { tables, view: Arc::new(view), query }
 }
 

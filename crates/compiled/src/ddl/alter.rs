@@ -1,14 +1,17 @@
 //! ALTER TABLE.
 
-use model::{Error, Result, RowSchemaRef, SqlState};
+use model::{Error, Result, RowSchemaRef, SequenceRef, SqlState, TableName, ViewSpec};
 use parser::ast::{self, AlterTableAction as A, DropBehavior, Expr, Ident, Name, RelOption, RenamePart, TypeName};
 
 use super::column::check_collation;
 use super::draft::Draft;
-use super::{Catalog, Definition, Notice, constraints, create, is_taken, names, types};
+use super::{
+    Catalog, Change, Definition, Notice, constraints, create, expressions, is_taken, names, sequence, types, view,
+};
 use crate::statement::Session;
 
 const TAG: &str = "ALTER TABLE";
+const VIEW_TAG: &str = "ALTER MATERIALIZED VIEW";
 /// The text of a notice.
 pub(super) const NO_OWNERS: &str = "OWNER TO is ignored: every user has all privileges";
 
@@ -30,11 +33,14 @@ pub(super) fn alter(
     session: Session<'_>,
 ) -> Result<Option<Definition>> {
     let table = match altered(&alter.name, alter.if_exists, catalog)? {
-        Altered::Table(table) => table,
+        Altered::Table(table) => of_kind(table, alter.kind, catalog)?,
         Altered::Missing(definition) => return Ok(Some(definition)),
         Altered::OfOtherStore => return Ok(None),
         Altered::OfOtherKind(name) => return of_other_kind(alter, &name).map(Some),
     };
+    if catalog.materialized_view(table.id).is_some() {
+        return of_materialized_view(alter, &table.name.table).map(Some);
+    }
     let mut draft = Draft::of(&table, catalog, session);
     let mut actions: Vec<&A> = alter.actions.iter().collect();
     actions.sort_by_key(|action| pass(action));
@@ -72,31 +78,93 @@ pub(super) fn rename(
     session: Session<'_>,
 ) -> Result<Option<Definition>> {
     let table = match altered(written, rename.if_exists, catalog)? {
-        Altered::Table(table) => table,
+        Altered::Table(table) => of_kind(table, rename.kind, catalog)?,
         Altered::Missing(definition) => return Ok(Some(definition)),
         Altered::OfOtherStore => return Ok(None),
         Altered::OfOtherKind(name) => return Err(other_kind(&name)),
     };
     let mut draft = Draft::of(&table, catalog, session);
+    let view = catalog.materialized_view(table.id);
     match &rename.part {
         None => {
             draft.check_relation(&rename.to)?;
             draft.next.name.table = rename.to.to_string();
         }
+        Some(RenamePart::Column(old) | RenamePart::Attribute(old)) if let Some(view) = &view => {
+            let mut view = view::next_version(view);
+            view::rename_column(&mut view, old, &rename.to)?;
+            rename_column(&mut draft, old, &rename.to)?;
+            draft.after.push(Change::AlterView(view));
+            return draft.finish(VIEW_TAG).map(Some);
+        }
         Some(RenamePart::Column(old) | RenamePart::Attribute(old)) => rename_column(&mut draft, old, &rename.to)?,
         Some(RenamePart::Constraint(old)) => rename_constraint(&mut draft, old, &rename.to)?,
     }
-    draft.finish(TAG).map(Some)
+    let name = draft.next.name.clone();
+    let tag = if view.is_some() { VIEW_TAG } else { TAG };
+    draft.after.extend(view.map(|view| Change::AlterView(ViewSpec { name, ..view::next_version(&view) })));
+    draft.finish(tag).map(Some)
 }
 
-/// Refuses ALTER TABLE … SET SCHEMA; `None` for a table of the other store.
-pub(super) fn set_schema(written: &Name, if_exists: bool, catalog: &dyn Catalog) -> Result<Option<Definition>> {
-    match altered(written, if_exists, catalog)? {
-        Altered::Table(_) => Err(create::unsupported("ALTER TABLE … SET SCHEMA")),
-        Altered::Missing(definition) => Ok(Some(definition)),
-        Altered::OfOtherStore => Ok(None),
-        Altered::OfOtherKind(name) => Err(other_kind(&name)),
+/// ALTER MATERIALIZED VIEW, or ALTER TABLE of one.
+fn of_materialized_view(alter: &ast::AlterTable, name: &str) -> Result<Definition> {
+    let is_harmless = |action: &&A| matches!(action, A::OwnerTo(_) | A::SetOptions(_) | A::ResetOptions(_));
+    match alter.actions.iter().find(|action| !is_harmless(action)) {
+        None => Ok(Definition { notices: vec![Notice::new(NO_OWNERS)], ..Definition::new(VIEW_TAG) }),
+        Some(action) => {
+            let text = format!("ALTER action {} cannot be performed on relation \"{name}\"", view::words(action));
+            Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text)
+                .with_detail("This operation is not supported for materialized views."))
+        }
     }
+}
+
+/// Plans an ALTER TABLE … SET SCHEMA; `None` for a table of the other store. The table's indexes and sequences move with it.
+pub(super) fn set_schema(
+    alter: &ast::AlterSchema,
+    written: &Name,
+    catalog: &dyn Catalog,
+    session: Session<'_>,
+) -> Result<Option<Definition>> {
+    let table = match altered(written, alter.if_exists, catalog)? {
+        Altered::Table(table) => of_kind(table, alter.kind, catalog)?,
+        Altered::Missing(definition) => return Ok(Some(definition)),
+        Altered::OfOtherStore => return Ok(None),
+        Altered::OfOtherKind(name) => return Err(other_kind(&name)),
+    };
+    let schema = alter.schema.to_string();
+    if schema == table.name.schema {
+        return Ok(Some(Definition::new(TAG)));
+    }
+    names::check_move(&table.name, &schema, catalog)?;
+    let mut draft = Draft::of(&table, catalog, session);
+    draft.next.name.schema.clone_from(&schema);
+    let indexes = super::indexes(&table).map(|index| &index.name);
+    for name in std::iter::once(&table.name.table).chain(indexes) {
+        names::check_free(&TableName { schema: schema.clone(), table: name.clone() }, catalog)?;
+    }
+    let is_own = |sequence: &SequenceRef| sequence.owner.is_some_and(|owner| owner.table == table.id);
+    let own: Vec<SequenceRef> = catalog.sequences().into_iter().filter(is_own).collect();
+    let moved = own.iter().map(|sequence| sequence::moved(sequence, &schema, catalog)).collect::<Result<Vec<_>>>()?;
+    let names: Vec<(&TableName, &TableName)> =
+        own.iter().zip(&moved).map(|(old, new)| (&old.name, &new.name)).collect();
+    for default in draft.next.columns.iter_mut().filter_map(|column| column.default.as_mut()) {
+        if let Some(qualified) = expressions::with_schemas(default, &table.name, catalog)? {
+            *default = qualified;
+        }
+        for (old, new) in &names {
+            if let Some(renamed) = expressions::renamed_sequence(default, &table.name, [*old, *new], catalog)? {
+                *default = renamed;
+            }
+        }
+    }
+    draft.after.extend(sequence::renamed_defaults(&names, Some(table.id), catalog)?);
+    draft.after.extend(moved.into_iter().map(|next| Change::AlterSequence { next, restart: None }));
+    let name = draft.next.name.clone();
+    let view = catalog.materialized_view(table.id);
+    let tag = if view.is_some() { VIEW_TAG } else { TAG };
+    draft.after.extend(view.map(|view| Change::AlterView(ViewSpec { name, ..view::next_version(&view) })));
+    draft.finish(tag).map(Some)
 }
 
 /// The object that the name in an ALTER TABLE refers to.
@@ -121,6 +189,15 @@ fn altered(written: &Name, if_exists: bool, catalog: &dyn Catalog) -> Result<Alt
         return Ok(Altered::OfOtherKind(name.table));
     }
     super::missing_relation(TAG, if_exists, &name, written).map(Altered::Missing)
+}
+
+/// Refuses an ordinary table in ALTER MATERIALIZED VIEW.
+fn of_kind(table: RowSchemaRef, kind: ast::ObjectKind, catalog: &dyn Catalog) -> Result<RowSchemaRef> {
+    if kind == ast::ObjectKind::MaterializedView && catalog.materialized_view(table.id).is_none() {
+        let text = format!("\"{}\" is not a materialized view", table.name.table);
+        return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text));
+    }
+    Ok(table)
 }
 
 /// ALTER TABLE on an index or sequence: only OWNER TO, which dumps contain, is accepted.

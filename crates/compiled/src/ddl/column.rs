@@ -104,7 +104,7 @@ impl Draft<'_> {
         let column = &mut self.next.columns[at];
         let default = expressions::default(expr, column, self.catalog, self.session)?;
         column.default = match &default {
-            Default::Next(sequence) => Some(expressions::next_value(&sequence.name, self.catalog)),
+            Default::Next(sequence) => Some(expressions::next_value(&sequence.name, &self.next.name)),
             Default::Value(Expr::Value(Value::Plain(Datum::Null))) => None,
             Default::Value(_) => Some(expressions::canonical_default(expr, self.catalog)?),
         };
@@ -233,7 +233,7 @@ impl Draft<'_> {
         let mut sequence = SequenceSpec::new(self.catalog.next_id(Object::Sequence), name, options)?;
         sequence.owner = Some(SequenceOwner { table: self.next.id, column: at });
         let id = sequence.id;
-        self.next.columns[at].default = Some(expressions::next_value(&sequence.name, self.catalog));
+        self.next.columns[at].default = Some(expressions::next_value(&sequence.name, &self.next.name));
         self.sequences.push(sequence);
         Ok(id)
     }
@@ -453,7 +453,7 @@ impl Draft<'_> {
         }
         let names: Vec<String> = dependents.into_iter().map(|(view, _)| view).collect();
         self.notices.push(drop::cascades(&names));
-        self.before.extend(drop::dropped_views(&views));
+        self.before.extend(drop::dropped_views(views));
         Ok(())
     }
 

@@ -38,10 +38,14 @@ pub(super) fn create(
     if is_of_other_store(&create.options) {
         return Ok(None);
     }
-    let mut notices = refuse_persistence(create.persistence)?;
+    let mut notices = Vec::from_iter((create.persistence == Persistence::Unlogged).then(unlogged));
     refuse_kinds(create)?;
     notices.extend(foreign(create)?);
-    let name = names::new_relation(&create.name, catalog)?;
+    let name = names::new_relation(&create.name, create.persistence, catalog)?;
+    if create.on_commit.is_some() && !name.is_temporary() {
+        let text = "ON COMMIT can only be used on temporary tables";
+        return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
+    }
     if is_taken(catalog, &name) {
         if !create.if_not_exists {
             return Err(super::exists_already(&name.table));
@@ -65,14 +69,9 @@ pub(super) fn create(
     draft.finish(TAG).map(Some)
 }
 
-/// Refuses a CREATE TABLE AS; `None` for a table of the other store.
-pub(super) fn refuse_query(create: &ast::CreateTableAs) -> Result<Option<Definition>> {
-    if is_of_other_store(&create.options) {
-        return Ok(None);
-    }
-    refuse_persistence(create.persistence)?;
-    refuse_on_commit(create.on_commit)?;
-    Err(unsupported("CREATE TABLE AS"))
+/// Refuses a CREATE TABLE AS EXECUTE; `None` for a table of the other store.
+pub(super) fn refuse_execute(create: &ast::CreateTableAs) -> Result<Option<Definition>> {
+    if is_of_other_store(&create.options) { Ok(None) } else { Err(unsupported("CREATE TABLE AS EXECUTE")) }
 }
 
 fn is_of_other_store(options: &[RelOption]) -> bool {
@@ -142,26 +141,7 @@ fn foreign(create: &ast::CreateTable) -> Result<Option<Notice>> {
     }
 }
 
-/// Refuses temporary tables; returns a notice about UNLOGGED.
-fn refuse_persistence(persistence: Persistence) -> Result<Vec<Notice>> {
-    match persistence {
-        Persistence::Permanent => Ok(Vec::new()),
-        Persistence::Unlogged => Ok(vec![unlogged()]),
-        Persistence::Temporary => Err(Error::unsupported("temporary tables are not supported")
-            .with_hint("create an ordinary table and drop it at the end")),
-    }
-}
-
-fn refuse_on_commit(on_commit: Option<ast::OnCommit>) -> Result<()> {
-    if on_commit.is_some() {
-        let text = "ON COMMIT can only be used on temporary tables";
-        return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
-    }
-    Ok(())
-}
-
 fn refuse_kinds(create: &ast::CreateTable) -> Result<()> {
-    refuse_on_commit(create.on_commit)?;
     if !create.inherits.is_empty() {
         return Err(unsupported("INHERITS"));
     }

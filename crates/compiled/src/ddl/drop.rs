@@ -98,17 +98,16 @@ impl DependentObjects<'_> {
         Ok(())
     }
 
-    /// Adds the dropped dependents to the definition; without CASCADE error 2BP01.
-    fn apply(self, what: &str, cascade: bool, definition: &mut Definition) -> Result<()> {
-        if self.dependents.is_empty() {
-            return Ok(());
-        }
-        if !cascade {
+    /// Adds the dropped dependents to the definition, with the views that the statement names; without CASCADE error 2BP01.
+    fn apply(self, what: &str, cascade: bool, named: Vec<ViewRef>, definition: &mut Definition) -> Result<()> {
+        if !self.dependents.is_empty() && !cascade {
             return Err(depended(what, self.dependents.iter().map(|(one, needed)| (one.as_str(), needed.as_str()))));
         }
         let dependents: Vec<String> = self.dependents.into_iter().map(|(one, _)| one).collect();
-        definition.notices.push(cascades(&dependents));
-        definition.changes.extend(dropped_views(&self.views));
+        if !dependents.is_empty() {
+            definition.notices.push(cascades(&dependents));
+        }
+        definition.changes.extend(dropped_views([self.views, named].concat()));
         definition.changes.extend(self.others.into_values().map(|next| Change::Alter { next, work: Vec::new() }));
         Ok(())
     }
@@ -120,7 +119,10 @@ pub(super) fn dependent_views(
     catalog: &dyn Catalog,
     first: &dyn Fn(&ViewRef) -> Option<String>,
 ) -> Vec<(String, String)> {
-    let shown = |view: &ViewRef| format!("view {}", names::display_name(&view.name, catalog));
+    let shown = |view: &ViewRef| {
+        let kind = if view.materialized.is_some() { "materialized view" } else { "view" };
+        format!("{kind} {}", names::display_name(&view.name, catalog))
+    };
     let needed = |view: &ViewRef| {
         let other = || views.iter().find(|other| view.reference(other.id).is_some()).map(shown);
         first(view).or_else(other).unwrap_or_default()
@@ -128,9 +130,15 @@ pub(super) fn dependent_views(
     views.iter().map(|view| (shown(view), needed(view))).collect()
 }
 
-/// Drops views, each before those that it reads.
-pub(super) fn dropped_views(views: &[ViewRef]) -> impl Iterator<Item = Change> {
-    views.iter().rev().map(|view| Change::DropView(view.id))
+/// Drops views, each before those that it reads, with the tables of materialized ones.
+pub(super) fn dropped_views(mut views: Vec<ViewRef>) -> Vec<Change> {
+    let mut changes = Vec::with_capacity(views.len());
+    while let Some(last) = views.iter().rposition(|view| views.iter().all(|other| other.reference(view.id).is_none())) {
+        let view = views.swap_remove(last);
+        changes.push(Change::DropView(view.id));
+        changes.extend(view.materialized.map(|_| Change::Drop(TableId(view.id))));
+    }
+    changes
 }
 
 /// The dropped objects, for messages.
@@ -153,19 +161,27 @@ fn is_cascade(drop: &ast::Drop) -> bool {
     drop.behavior == ast::DropBehavior::Cascade
 }
 
-/// Plans a DROP TABLE; `None` if a table belongs to the other store.
+/// Plans a DROP TABLE or DROP MATERIALIZED VIEW; `None` if a table belongs to the other store.
 pub(super) fn tables(drop: &ast::Drop, catalog: &dyn Catalog) -> Result<Option<Definition>> {
-    let mut definition = Definition::new("DROP TABLE");
+    let is_view = drop.kind == ast::ObjectKind::MaterializedView;
+    let (tag, kind) = match is_view {
+        true => ("DROP MATERIALIZED VIEW", "materialized view"),
+        false => ("DROP TABLE", "table"),
+    };
+    let mut definition = Definition::new(tag);
     let mut gone: Vec<RowSchemaRef> = Vec::new();
     for written in written(drop) {
         let name = names::relation(written, catalog)?;
         match catalog.table(&name) {
+            Some(table) if catalog.materialized_view(table.id).is_some() != is_view => {
+                return Err(not_a(kind, &name, catalog));
+            }
             Some(table) if gone.iter().any(|other| other.id == table.id) => {}
             Some(table) => gone.push(table),
-            None if catalog.is_other(&name) => return Ok(None),
-            None if is_taken(catalog, &name) => return Err(not_a("table", &name, catalog)),
+            None if catalog.is_other(&name) && !is_view => return Ok(None),
+            None if is_taken(catalog, &name) => return Err(not_a(kind, &name, catalog)),
             None => {
-                let text = format!("table \"{}\" does not exist", name.table);
+                let text = format!("{kind} \"{}\" does not exist", name.table);
                 missing(SqlState::UNDEFINED_TABLE, text, drop.if_exists, &mut definition)?;
             }
         }
@@ -179,7 +195,9 @@ pub(super) fn tables(drop: &ast::Drop, catalog: &dyn Catalog) -> Result<Option<D
     dependents.keys(&gone);
     sequences.iter().try_for_each(|sequence| dependents.defaults(sequence, &ids))?;
     let names: Vec<&TableName> = gone.iter().map(|table| &table.name).collect();
-    dependents.apply(&called("table", &names, catalog), is_cascade(drop), &mut definition)?;
+    let own: Vec<ViewRef> = ids.iter().filter_map(|id| catalog.materialized_view(*id)).collect();
+    dependents.apply(&called(kind, &names, catalog), is_cascade(drop), own, &mut definition)?;
+    let ids = ids.into_iter().filter(|_| !is_view).collect::<Vec<_>>();
     definition.changes.extend(ids.iter().map(|id| Change::Drop(*id)));
     definition.changes.extend(sequences.iter().map(|sequence| Change::DropSequence(sequence.id)));
     Ok(Some(definition))
@@ -254,7 +272,7 @@ pub(super) fn sequences(drop: &ast::Drop, catalog: &dyn Catalog) -> Result<Defin
         dependents.defaults(sequence, &[])?;
     }
     let names: Vec<&TableName> = gone.iter().map(|sequence| &sequence.name).collect();
-    dependents.apply(&called("sequence", &names, catalog), is_cascade(drop), &mut definition)?;
+    dependents.apply(&called("sequence", &names, catalog), is_cascade(drop), Vec::new(), &mut definition)?;
     definition.changes.extend(gone.iter().map(|sequence| Change::DropSequence(sequence.id)));
     Ok(definition)
 }
@@ -283,14 +301,8 @@ pub(super) fn views(drop: &ast::Drop, catalog: &dyn Catalog) -> Result<Definitio
         Some(format!("view {}", names::display_name(&of.name, catalog)))
     });
     let names: Vec<&TableName> = gone.iter().map(|view| &view.name).collect();
-    dependents.apply(&called("view", &names, catalog), is_cascade(drop), &mut definition)?;
-    // Views of one statement may read each other.
-    let reads = |view: &ViewRef| catalog.dependent_views(&[view.id]);
-    while !gone.is_empty() {
-        let is_read = |view: &ViewRef| reads(view).iter().any(|other| gone.iter().any(|one| one.id == other.id));
-        let at = gone.iter().position(|view| !is_read(view)).unwrap_or(0);
-        definition.changes.push(Change::DropView(gone.swap_remove(at).id));
-    }
+    let text = called("view", &names, catalog);
+    dependents.apply(&text, is_cascade(drop), gone, &mut definition)?;
     Ok(definition)
 }
 
@@ -311,7 +323,10 @@ fn refuse_identity(sequence: &SequenceSpec, catalog: &dyn Catalog) -> Result<()>
 /// Error 42809 with a hint to the right DROP statement.
 fn not_a(kind: &str, name: &TableName, catalog: &dyn Catalog) -> Error {
     let article = if kind == "index" { "an" } else { "a" };
-    let instead = if catalog.table(name).is_some() || catalog.is_other(name) {
+    let table = catalog.table(name);
+    let instead = if table.as_ref().is_some_and(|table| catalog.materialized_view(table.id).is_some()) {
+        "MATERIALIZED VIEW to remove a materialized view"
+    } else if table.is_some() || catalog.is_other(name) {
         "TABLE to remove a table"
     } else if catalog.index(name).is_some() {
         "INDEX to remove an index"

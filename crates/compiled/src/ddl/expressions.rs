@@ -285,9 +285,28 @@ fn calls_other_sequence(expr: &ast::Expr) -> bool {
     Calls.visit_expr(expr).is_break()
 }
 
-/// Canonical DEFAULT of a serial column: `nextval('sequence'::regclass)`.
-pub(super) fn next_value(name: &TableName, catalog: &dyn Catalog) -> String {
-    format!("nextval({})", constant(&display_name(name, catalog)))
+/// Canonical DEFAULT of a serial column of a table: `nextval('sequence'::regclass)`. A sequence without schema is that of the
+/// table's schema, whatever the search path of a later session is.
+pub(super) fn next_value(name: &TableName, table: &TableName) -> String {
+    let shown = if name.schema == table.schema { quoted(&name.table) } else { qualified(name) };
+    format!("nextval({})", constant(&shown))
+}
+
+/// A DEFAULT of a column of a table, whose sequences get their schemas; `None` if it uses none.
+///
+/// # Errors
+/// As [`parsed`].
+pub(super) fn with_schemas(sql: &str, table: &TableName, catalog: &dyn Catalog) -> Result<Option<String>> {
+    if !sql.contains("nextval") {
+        return Ok(None);
+    }
+    let mut expr = parsed(sql)?;
+    rename_sequences(&mut expr, &mut |parts| {
+        let [name] = parts else { return Ok(None) };
+        let schema = schema_of(parts, table, catalog);
+        Ok(Some(constant(&qualified(&TableName { schema, table: name.clone() }))))
+    })?;
+    Ok(Some(expr.to_string()))
 }
 
 /// The constant of a sequence's name, with quotes.
@@ -328,7 +347,7 @@ pub(super) fn renamed_sequence(
         let [.., name] = parts else { return Ok(None) };
         let is_it = name == &old.table && schema_of(parts, table, catalog) == old.schema;
         is_used |= is_it;
-        let next = if parts.len() > 1 { qualified(new) } else { quoted(&new.table) };
+        let next = if parts.len() > 1 || old.schema != new.schema { qualified(new) } else { quoted(&new.table) };
         Ok(is_it.then(|| constant(&next)))
     })?;
     Ok(is_used.then(|| expr.to_string()))

@@ -33,7 +33,9 @@ use model::{
 use parser::ast::{self, ObjectKind as Kind, ObjectName, Statement};
 
 pub(crate) use names::quoted;
+pub use names::{TEMPORARY, is_temporary, new_relation};
 pub use table_work::{Condition, Rewrite, Work};
+pub use view::{check_is_updatable, set_option};
 
 use crate::statement::Session;
 
@@ -41,8 +43,18 @@ use crate::statement::Session;
 ///
 /// The provided methods scan all tables; a catalog with its own indexes may override them.
 pub trait Catalog {
-    /// Schema for unqualified names.
+    /// Schema of new objects without a qualifier.
     fn current_schema(&self) -> String;
+
+    /// Schemas in which objects without a qualifier are looked for, in order.
+    fn search_path(&self) -> Vec<String> {
+        vec![self.current_schema()]
+    }
+
+    /// The schema that a qualifier means: `pg_temp` is that of the session's temporary objects.
+    fn schema(&self, qualifier: &str) -> String {
+        qualifier.to_owned()
+    }
 
     /// Whether the schema exists.
     fn is_schema(&self, name: &str) -> bool;
@@ -64,6 +76,11 @@ pub trait Catalog {
 
     /// A view by name.
     fn view(&self, name: &TableName) -> Option<ViewRef>;
+
+    /// The materialized view whose rows a table has.
+    fn materialized_view(&self, _table: TableId) -> Option<ViewRef> {
+        None
+    }
 
     /// Views that read one of these tables and views, directly or through others; each before those that read it.
     fn dependent_views(&self, objects: &[u32]) -> Vec<ViewRef>;
@@ -172,13 +189,13 @@ impl Notice {
 pub fn define(statement: &Statement, catalog: &dyn Catalog, session: Session<'_>) -> Result<Option<Definition>> {
     match statement {
         Statement::CreateTable(create) => create::create(create, catalog, session),
-        Statement::CreateTableAs(create) if !create.materialized_view => create::refuse_query(create),
+        Statement::CreateTableAs(create) if !create.materialized_view => create::refuse_execute(create),
         Statement::AlterTable(alter) => match alter.kind {
             Kind::Table | Kind::View if let Some(view) = view::find(&alter.name, catalog)? => {
                 view::alter(&view, &alter.actions).map(Some)
             }
             Kind::View => view::missing(&alter.name, alter.if_exists, catalog).map(Some),
-            Kind::Table | Kind::ForeignTable => alter::alter(alter, catalog, session),
+            Kind::Table | Kind::ForeignTable | Kind::MaterializedView => alter::alter(alter, catalog, session),
             Kind::Index => index::act(alter, catalog, session),
             Kind::Sequence => sequence::act(alter, catalog).map(Some),
             _ => Ok(None),
@@ -193,7 +210,9 @@ pub fn define(statement: &Statement, catalog: &dyn Catalog, session: Session<'_>
                     view::rename(view, rename, catalog).map(Some)
                 }
                 Kind::View => view::missing(name, rename.if_exists, catalog).map(Some),
-                Kind::Table | Kind::ForeignTable => alter::rename(name, rename, catalog, session),
+                Kind::Table | Kind::ForeignTable | Kind::MaterializedView => {
+                    alter::rename(name, rename, catalog, session)
+                }
                 Kind::Index => index::rename(name, rename.if_exists, &rename.to, catalog, session),
                 Kind::Sequence => sequence::rename(name, rename.if_exists, &rename.to, catalog).map(Some),
                 _ => Ok(None),
@@ -204,13 +223,14 @@ pub fn define(statement: &Statement, catalog: &dyn Catalog, session: Session<'_>
                 view::set_schema(view, &alter.schema, catalog).map(Some)
             }
             (ObjectName::Name(name), Kind::View) => view::missing(name, alter.if_exists, catalog).map(Some),
-            (ObjectName::Name(name), Kind::Table | Kind::ForeignTable) => {
-                alter::set_schema(name, alter.if_exists, catalog)
+            (ObjectName::Name(name), Kind::Table | Kind::ForeignTable | Kind::MaterializedView) => {
+                alter::set_schema(alter, name, catalog, session)
             }
+            (ObjectName::Name(name), Kind::Sequence) => sequence::set_schema(alter, name, catalog).map(Some),
             _ => Ok(None),
         },
         Statement::Drop(drop) => match drop.kind {
-            Kind::Table | Kind::ForeignTable => drop::tables(drop, catalog),
+            Kind::Table | Kind::ForeignTable | Kind::MaterializedView => drop::tables(drop, catalog),
             Kind::Index => drop::indexes(drop, catalog, session),
             Kind::Sequence => drop::sequences(drop, catalog).map(Some),
             Kind::View => drop::views(drop, catalog).map(Some),

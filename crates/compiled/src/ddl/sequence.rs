@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::{
     Error, Result, RowSchema, SequenceBound, SequenceOptions, SequenceOwner, SequenceRef, SequenceSpec, SqlState,
-    TableName, Type,
+    TableId, TableName, Type,
 };
 use parser::ast::{self, AlterTableAction, Ident, NumericValue, Persistence, SequenceOption};
 
@@ -102,16 +102,14 @@ fn type_of(ty: &ast::TypeName, session: Session<'_>) -> Result<Type> {
 /// Plans a CREATE SEQUENCE.
 pub(super) fn create(create: &ast::CreateSequence, catalog: &dyn Catalog, session: Session<'_>) -> Result<Definition> {
     let mut definition = Definition::new("CREATE SEQUENCE");
-    match create.persistence {
-        Persistence::Permanent => {}
-        Persistence::Temporary => return Err(Error::unsupported("temporary sequences are not supported")),
-        Persistence::Unlogged => definition.notices.push(create::unlogged()),
+    if create.persistence == Persistence::Unlogged {
+        definition.notices.push(create::unlogged());
     }
     let given = Given::of_sequence(&create.options, session)?;
     if given.restart.is_some() {
         return Err(Error::unsupported("RESTART of a new sequence is not supported").with_hint("use START"));
     }
-    let name = names::new_relation(&create.name, catalog)?;
+    let name = names::new_relation(&create.name, create.persistence, catalog)?;
     if is_taken(catalog, &name) {
         if !create.if_not_exists {
             return Err(super::exists_already(&name.table));
@@ -154,7 +152,7 @@ pub(super) fn rename(written: &ast::Name, if_exists: bool, to: &Ident, catalog: 
     if is_taken(catalog, &next.name) {
         return Err(super::exists_already(&next.name.table));
     }
-    definition.changes.extend(renamed_defaults(&old.name, &next.name, catalog)?);
+    definition.changes.extend(renamed_defaults(&[(&old.name, &next.name)], None, catalog)?);
     definition.changes.push(Change::AlterSequence { next, restart: None });
     Ok(definition)
 }
@@ -196,15 +194,48 @@ fn found(
     Ok(None)
 }
 
-/// Changes defaults to the sequence's new name.
-fn renamed_defaults(old: &TableName, new: &TableName, catalog: &dyn Catalog) -> Result<Vec<Change>> {
+/// Plans an ALTER SEQUENCE … SET SCHEMA.
+pub(super) fn set_schema(alter: &ast::AlterSchema, written: &ast::Name, catalog: &dyn Catalog) -> Result<Definition> {
+    let mut definition = Definition::new(TAG);
+    let Some(sequence) = found(written, alter.if_exists, catalog, &mut definition)? else { return Ok(definition) };
+    if let Some(table) = sequence.owner.and_then(|owner| catalog.by_id(owner.table)) {
+        let detail = format!("Sequence \"{}\" is linked to table \"{}\".", sequence.name.table, table.name.table);
+        return Err(Error::unsupported("cannot move an owned sequence into another schema").with_detail(detail));
+    }
+    if sequence.name.schema != alter.schema.as_str() {
+        names::check_move(&sequence.name, &alter.schema, catalog)?;
+        let next = moved(&sequence, &alter.schema, catalog)?;
+        definition.changes = renamed_defaults(&[(&sequence.name, &next.name)], None, catalog)?;
+        definition.changes.push(Change::AlterSequence { next, restart: None });
+    }
+    Ok(definition)
+}
+
+/// A sequence in another schema.
+///
+/// # Errors
+/// 42P07 if that has a relation of its name.
+pub(super) fn moved(sequence: &SequenceSpec, schema: &str, catalog: &dyn Catalog) -> Result<SequenceSpec> {
+    let name = TableName { schema: schema.to_owned(), table: sequence.name.table.clone() };
+    names::check_free(&name, catalog)?;
+    Ok(SequenceSpec { name, ..sequence.clone() })
+}
+
+/// Changes defaults to the new names of sequences, except those of one table. `names`: old and new ones.
+pub(super) fn renamed_defaults(
+    names: &[(&TableName, &TableName)],
+    except: Option<TableId>,
+    catalog: &dyn Catalog,
+) -> Result<Vec<Change>> {
     let mut changes = Vec::new();
-    for table in catalog.tables() {
+    for table in catalog.tables().into_iter().filter(|table| Some(table.id) != except) {
         let mut next = RowSchema { version: table.version + 1, ..RowSchema::clone(&table) };
         let mut is_changed = false;
         for default in next.columns.iter_mut().filter_map(|column| column.default.as_mut()) {
-            if let Some(renamed) = expressions::renamed_sequence(default, &table.name, [old, new], catalog)? {
-                (*default, is_changed) = (renamed, true);
+            for (old, new) in names {
+                if let Some(renamed) = expressions::renamed_sequence(default, &table.name, [*old, *new], catalog)? {
+                    (*default, is_changed) = (renamed, true);
+                }
             }
         }
         if is_changed {
@@ -237,6 +268,11 @@ fn owner(written: &ast::Name, sequence: &TableName, catalog: &dyn Catalog) -> Re
     let written = ast::Name { qualifier: qualifier.into(), name: table.clone(), at: written.at };
     let name = names::relation(&written, catalog)?;
     let table = catalog.table(&name).ok_or_else(|| super::no_relation(&name, &written))?;
+    if catalog.materialized_view(table.id).is_some() {
+        let text = format!("sequence cannot be owned by relation \"{}\"", name.table);
+        return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text)
+            .with_detail("This operation is not supported for materialized views."));
+    }
     if name.schema != sequence.schema {
         let text = "sequence must be in same schema as table it is linked to";
         return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text));

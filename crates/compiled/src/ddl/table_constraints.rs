@@ -280,10 +280,21 @@ impl Draft<'_> {
     /// The referenced table, which may be this one.
     fn parent(&self, written: &ast::Name) -> Result<RowSchema> {
         let name = names::relation(written, self.catalog)?;
-        if name == self.next.name {
+        // A temporary table is found before others of its name, also while it is created.
+        let is_temporary = self.next.name.is_temporary() && written.qualifier.is_empty();
+        if name == self.next.name || is_temporary && written.name == self.next.name.table {
             return Ok(self.next.clone());
         }
         match self.catalog.table(&name) {
+            Some(table) if self.catalog.materialized_view(table.id).is_some() => {
+                let text = format!("referenced relation \"{}\" is not a table", name.table);
+                Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text))
+            }
+            Some(table) if name.is_temporary() != self.next.name.is_temporary() => {
+                let kind = if table.name.is_temporary() { "permanent" } else { "temporary" };
+                let text = format!("constraints on {kind} tables may reference only {kind} tables");
+                Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text))
+            }
             Some(table) => Ok(RowSchema::clone(&table)),
             None if is_taken(self.catalog, &name) => {
                 let text = format!("referenced relation \"{}\" is not a rows table", name.table);

@@ -244,7 +244,8 @@ fn inserted(table: &Arc<RowTable>, columns: &[usize], stored: &mut StoredExpress
     let rows = Rows::External((0..table.schema.columns.len()).map(value).collect::<Lower<_>>()?);
     let mut foreign = ForeignKeys::default();
     foreign.add(table, ChangeKind::Insert, stored)?;
-    let target = Target { writer: Writer::new(Arc::clone(table), stored)?, returning: Vec::new(), foreign };
+    let target =
+        Target { writer: Writer::new(Arc::clone(table), stored)?, checks: Vec::new(), returning: Vec::new(), foreign };
     let tables = vec![Arc::clone(table), Arc::clone(table)];
     let late = rows.volatile();
     Ok(Insert { target, tables, rows, late, made_first: false, conflict: Conflict::Error, columns: Vec::new() })

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use binder::tree::{
     Assignment, Change, ChangeStatement, Column, Conflict as BoundConflict, Delete, Generated, Insert,
-    Output as BoundOutput, Query, Rel, RowQuery, Statement, Table, Update,
+    Output as BoundOutput, Query, Rel, RowCheck, RowQuery, Statement, Table, Update,
 };
 use model::{Datum, Error, Result};
 use parser::ast;
@@ -166,7 +166,7 @@ impl<'q> Lowering<'q> {
             kinds.push(ChangeKind::Update(set));
         }
         self.row(&table, &insert.new, TARGET);
-        let (target, columns) = self.target(&table, &kinds, &insert.returning)?;
+        let (target, columns) = self.target(&table, &kinds, &insert.checks, &insert.returning)?;
         check_late(&self.parts.subqueries[queries..], &self.parts.derived, &target)?;
         let tables = vec![Arc::clone(&table), table];
         let late = if queries > 0 { Vec::new() } else { rows.volatile() };
@@ -229,7 +229,7 @@ impl<'q> Lowering<'q> {
         let set = self.set(Set { row_queries, assignments, generated: &update.generated }, &table)?;
         let queries = self.parts.subqueries.len();
         self.row(&table, &update.new, TARGET);
-        let (target, columns) = self.target(&table, &[ChangeKind::Update(&set)], &update.returning)?;
+        let (target, columns) = self.target(&table, &[ChangeKind::Update(&set)], &update.checks, &update.returning)?;
         self.changed(queries, ChangeDraft { target, from, set: Some(set), made_first: queries > 0, columns })
     }
 
@@ -240,7 +240,7 @@ impl<'q> Lowering<'q> {
         let table = self.stored(&delete.table)?;
         let from = self.draft(&delete.input, &[])?.from;
         let queries = self.parts.subqueries.len();
-        let (target, columns) = self.target(&table, &[ChangeKind::Delete], &delete.returning)?;
+        let (target, columns) = self.target(&table, &[ChangeKind::Delete], &[], &delete.returning)?;
         self.changed(queries, ChangeDraft { target, from, set: None, made_first: false, columns })
     }
 
@@ -291,8 +291,11 @@ impl<'q> Lowering<'q> {
         &mut self,
         table: &Arc<RowTable>,
         kinds: &[ChangeKind<'_>],
+        checks: &[RowCheck],
         returning: &[(u32, Bound)],
     ) -> Lower<(Target, Vec<Output>)> {
+        let checks = checks.iter().map(|check| Ok((check.view.clone(), self.expr(&check.condition)?)));
+        let checks = checks.collect::<Lower<Vec<_>>>()?;
         self.project(returning)?;
         let wanted = self.tree.output.iter().map(|output| output.column);
         let mut exprs = wanted.clone().map(|column| self.column(column)).collect::<Lower<Vec<_>>>()?;
@@ -304,7 +307,7 @@ impl<'q> Lowering<'q> {
             foreign.add(table, *kind, &mut stored)?;
         }
         let writer = Writer::new(Arc::clone(table), &mut stored)?;
-        Ok((Target { writer, returning: exprs, foreign }, columns))
+        Ok((Target { writer, checks, returning: exprs, foreign }, columns))
     }
 }
 

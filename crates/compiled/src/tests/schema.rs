@@ -93,8 +93,7 @@ impl binder::Schema for Schema<'_> {
             columns: columns.collect(),
             primary_key: key.unwrap_or_default(),
             unique: unique.collect(),
-            has_nanoseconds: false,
-            is_view: false,
+            ..Table::default()
         })))
     }
 

@@ -130,7 +130,17 @@ fn sequence(id: u32, name: &str) -> SequenceSpec {
 fn view(id: u32, name: &str) -> ViewSpec {
     let columns = vec![ViewColumn { name: "a".into(), ty: 23, typmod: -1 }];
     let (name, query) = (TableName::public(name), "SELECT 1 AS a".to_owned());
-    ViewSpec { id, name, version: 1, columns, query, references: Vec::new() }
+    ViewSpec {
+        id,
+        name,
+        version: 1,
+        columns,
+        query,
+        references: Vec::new(),
+        base: None,
+        check: None,
+        materialized: None,
+    }
 }
 
 /// A manifest with a view of something that does not exist would be a database that no statement can repair.

@@ -9,6 +9,7 @@ mod rows;
 mod scale;
 mod serializable;
 mod space;
+mod temporary;
 mod views;
 mod workers;
 

@@ -31,6 +31,9 @@ fn view_of(txn: &mut Txn, own: &str, of: &str) -> ViewRef {
         columns: vec![ViewColumn { name: "time".into(), ty, typmod }],
         query: format!("SELECT time FROM {of}"),
         references: vec![ViewReference { name: of, object, columns: vec![used] }],
+        base: None,
+        check: None,
+        materialized: None,
     })
 }
 

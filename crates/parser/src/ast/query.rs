@@ -322,6 +322,15 @@ impl TableFunction {
 }
 
 impl Query {
+    /// Takes the INTO of the first SELECT.
+    pub fn take_into(&mut self) -> Option<Box<Into>> {
+        match &mut self.body {
+            QueryBody::Select(select) => select.into.take(),
+            QueryBody::SetOperation(operation) => operation.left.take_into(),
+            QueryBody::Values(_) => None,
+        }
+    }
+
     /// A query without clauses around its body.
     #[must_use]
     pub fn of(body: QueryBody, at: Pos) -> Query {

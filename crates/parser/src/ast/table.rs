@@ -244,6 +244,26 @@ pub struct CreateTableAs {
     pub no_data: bool,
 }
 
+impl CreateTableAs {
+    /// The statement that SELECT … INTO is.
+    #[must_use]
+    pub fn of_into(into: super::Into, query: Query) -> CreateTableAs {
+        CreateTableAs {
+            name: into.table,
+            materialized_view: false,
+            persistence: into.persistence,
+            if_not_exists: false,
+            columns: Vec::new(),
+            access_method: None,
+            options: Vec::new(),
+            on_commit: None,
+            tablespace: None,
+            source: CreateTableSource::Query(Box::new(query)),
+            no_data: false,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum CreateTableSource {
     Query(Box<Query>),

@@ -20,6 +20,7 @@ use crate::execute::rows::load::{clocks_of, entered, load_of, positions, settled
 use crate::execute::rows::run::within;
 use crate::session::Session;
 use crate::session::database::wait;
+use crate::tables::refuse_materialized;
 
 /// Rows inserted at once.
 const PART_ROWS: usize = 4096;
@@ -46,6 +47,7 @@ impl BulkRows {
     /// 42703 for an unknown column, 42804 for a column type that cannot be assigned.
     pub(crate) async fn start(session: &mut Session, name: &Name, schema: &Schema) -> Result<Option<BulkRows>> {
         let Some(table) = entered(session, |named| named.find(name)).await? else { return Ok(None) };
+        refuse_materialized(session, &table)?;
         let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
         let places = positions(&table, &names)?;
         let zone = session.time_zone();

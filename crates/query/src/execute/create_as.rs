@@ -1,11 +1,14 @@
 //! CREATE TABLE … AS: creates a table from the result of a query, in either store.
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::ops::ControlFlow;
 
-use model::{Error, Result, SqlState, Type};
-use parser::ast::{self as tree, CreateTableAs, CreateTableSource, Insert, TargetTable};
+use model::{Error, Result, SqlState, TableName, Type};
+use parser::ast::{self as tree, CreateTableAs, CreateTableSource, Insert, Pos, TargetTable, Visitor};
+use parser::print::{RelationText, Rewrites, quoted_name, rewritten};
 use pg::types::oid;
 
+use crate::binding;
 use crate::result::{Arguments, Outcome};
 use crate::session::Session;
 use crate::statement::{Command, Parsed, Purpose};
@@ -19,19 +22,97 @@ pub(crate) async fn execute(session: &mut Session, parsed: &Parsed, create: &Cre
         return Err(Error::unsupported("CREATE TABLE … AS EXECUTE is not supported"));
     };
     let columns = columns(session, parsed, create, query)?;
+    let source = settled(session, parsed, create, query)?;
     let table = definition(create, &columns)?;
-    let before = Arc::clone(session.newest().catalog());
-    session.define_table(parsed, &table).await?;
-    // IF NOT EXISTS, and the table exists.
-    if create.no_data || Arc::ptr_eq(&before, session.newest().catalog()) {
-        return Ok(Outcome::command("CREATE TABLE AS"));
+    match session.define_table(parsed, &table).await?.1 {
+        Some(name) if !create.no_data => filled(session, parsed, &name, &source).await,
+        // WITH NO DATA, or IF NOT EXISTS and the table exists.
+        _ => Ok(Outcome::command("CREATE TABLE AS")),
     }
+}
+
+/// The query, whose tables of the same name as the new one have schemas: it means those that there were before.
+pub(super) fn settled<'q>(
+    session: &mut Session,
+    parsed: &Parsed,
+    create: &CreateTableAs,
+    query: &'q tree::Query,
+) -> Result<Cow<'q, tree::Query>> {
+    let mut found = SameName { name: &create.name.name, places: Vec::new(), is_in_with: false };
+    let _ = found.visit_query(query);
+    if found.places.is_empty() {
+        return Ok(Cow::Borrowed(query));
+    }
+    let context = session.context_of_newest();
+    if found.is_in_with {
+        // Only binding tells which of the names are those of tables.
+        let Ok(bound) = binding::bind_view(&context, parsed, query) else { return Ok(Cow::Borrowed(query)) };
+        return read(&bound.query).map(Cow::Owned);
+    }
+    let Some(meant) = context.resolve(&create.name.name) else { return Ok(Cow::Borrowed(query)) };
+    let name = format!("{}.{}", quoted_name(&meant.schema), quoted_name(&meant.table));
+    let mut rewrites = Rewrites::default();
+    for at in found.places {
+        rewrites.set_relation(at, RelationText { name: name.clone(), alias: None });
+    }
+    read(&rewritten(query, &rewrites)).map(Cow::Owned)
+}
+
+/// The tree of a query that was printed.
+fn read(text: &str) -> Result<tree::Query> {
+    match parser::parse_all(text)?.pop().map(|one| one.statement) {
+        Some(tree::Statement::Query(query)) => Ok(*query),
+        _ => Err(Error::bug("a query that is none when it is printed")),
+    }
+}
+
+/// Relations with a name that is not qualified.
+struct SameName<'a> {
+    name: &'a str,
+    places: Vec<Pos>,
+    /// Whether a query of WITH has the name.
+    is_in_with: bool,
+}
+
+impl Visitor for SameName<'_> {
+    type Break = ();
+
+    fn enter_query(&mut self, query: &tree::Query) -> ControlFlow<()> {
+        let ctes = query.with.iter().flat_map(|with| &with.ctes);
+        self.is_in_with |= ctes.into_iter().any(|cte| *cte.name == *self.name);
+        ControlFlow::Continue(())
+    }
+
+    fn enter_table_expr(&mut self, table: &tree::TableExpr) -> ControlFlow<()> {
+        if let tree::TableExpr::Relation(relation) = table
+            && relation.name.qualifier.is_empty()
+            && *relation.name.name == *self.name
+        {
+            self.places.push(relation.name.at);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// A name as a statement has it.
+fn written(name: &TableName) -> tree::Name {
+    let qualifier = Box::new([name.schema.as_str().into()]);
+    tree::Name { qualifier, name: name.table.as_str().into(), ..tree::Name::default() }
+}
+
+/// Inserts the rows of a query into a table.
+pub(super) async fn filled(
+    session: &mut Session,
+    parsed: &Parsed,
+    table: &TableName,
+    query: &tree::Query,
+) -> Result<Outcome> {
     let insert = Insert {
         with: None,
-        table: TargetTable { name: create.name.clone(), only: false, alias: None },
+        table: TargetTable { name: written(table), only: false, alias: None },
         columns: Vec::new(),
         overriding: None,
-        source: Some(query.clone()),
+        source: Some(Box::new(query.clone())),
         on_conflict: None,
         returning: Vec::new(),
     };
@@ -45,7 +126,7 @@ pub(crate) async fn execute(session: &mut Session, parsed: &Parsed, create: &Cre
 }
 
 /// The definition of the table.
-fn definition(create: &CreateTableAs, columns: &[String]) -> Result<tree::CreateTable> {
+pub(super) fn definition(create: &CreateTableAs, columns: &[String]) -> Result<tree::CreateTable> {
     let shell = parser::parse_all(&format!("CREATE TABLE t ({})", columns.join(", ")))?.pop();
     let Some(tree::Statement::CreateTable(shell)) = shell.map(|shell| shell.statement) else {
         return Err(Error::bug("a definition that is none"));
@@ -56,23 +137,36 @@ fn definition(create: &CreateTableAs, columns: &[String]) -> Result<tree::Create
 }
 
 /// The columns of the query as definitions, with the given names.
-fn columns(session: &mut Session, parsed: &Parsed, create: &CreateTableAs, query: &tree::Query) -> Result<Vec<String>> {
+pub(super) fn columns(
+    session: &mut Session,
+    parsed: &Parsed,
+    create: &CreateTableAs,
+    query: &tree::Query,
+) -> Result<Vec<String>> {
     let query = parsed.part(Command::Query(Box::new(query.clone())), Purpose::Shown);
     let planned = session.plan_statement(&query, &[])?;
     let found = planned.columns().unwrap_or_default();
-    if create.columns.len() > found.len() {
+    column_list(&create.columns, found.iter().map(|column| (column.name.as_str(), column.oid, column.typmod)))
+}
+
+/// Columns as definitions, the first ones with the given names. `found`: names, OIDs of types, and type modifiers.
+pub(super) fn column_list<'f>(
+    given: &[tree::Ident],
+    found: impl ExactSizeIterator<Item = (&'f str, u32, i32)>,
+) -> Result<Vec<String>> {
+    if given.len() > found.len() {
         return Err(Error::new(SqlState::SYNTAX_ERROR, "too many column names were specified"));
     }
-    let mut given = create.columns.iter();
-    let mut list = Vec::new();
-    for column in found {
-        let name = given.next().map_or(column.name.as_str(), |name| name.as_str());
-        let ty = match column.oid {
+    let mut given = given.iter();
+    let mut list = Vec::with_capacity(found.len());
+    for (name, number, typmod) in found {
+        let name = given.next().map_or(name, |name| name.as_str());
+        let ty = match number {
             oid::UNKNOWN => Some(Type::Text),
-            known => Type::from_oid(known, column.typmod),
+            known => Type::from_oid(known, typmod),
         };
         let Some(ty) = ty else {
-            let text = format!("column \"{name}\" has a type that a table cannot have (OID {})", column.oid);
+            let text = format!("column \"{name}\" has a type that a table cannot have (OID {number})");
             return Err(Error::unsupported(text));
         };
         list.push(format!("\"{}\" {ty}", name.replace('"', "\"\"")));

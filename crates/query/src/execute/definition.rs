@@ -7,16 +7,14 @@ use model::{ColumnRole, DataType, Error, Result, SqlState, TableName, TableOptio
 use parser::ast::{
     AlterTable, AlterTableAction, ColumnConstraintKind, ColumnDef, CreateIndex, CreateSchema, CreateTable, Drop,
     DropBehavior, Expr, ExprKind, FunctionSignature, IndexKey, IndexParameters, Name, ObjectKind, ObjectName,
-    OptionValue, Persistence, RelOption, RoleSpec, Statement, TableConstraintKind, TableElement, TableShape, Truncate,
-    TypeName,
+    OptionValue, RelOption, RoleSpec, Statement, TableConstraintKind, TableElement, TableShape, Truncate, TypeName,
 };
 
 use super::table_store::{columns, primary_key, primary_keys};
-use super::view;
+use super::{materialized_view, privilege, view};
 use crate::errors::locate;
 use crate::result::Outcome;
 use crate::session::Session;
-use crate::session::context::StatementContext;
 use crate::statement::Parsed;
 use crate::tables::find_table;
 
@@ -24,19 +22,25 @@ use crate::tables::find_table;
 const TYPES: &str = "boolean, smallint, integer, bigint, numeric(20), real, double precision, text, bytea, timestamptz";
 
 /// Runs a DDL statement, or fails with 0A000 if it is not supported.
-pub(crate) fn execute(session: &mut Session, parsed: &Parsed, statement: &Statement) -> Result<Outcome> {
+pub(crate) async fn execute(session: &mut Session, parsed: &Parsed, statement: &Statement) -> Result<Outcome> {
     let result = match statement {
         Statement::CreateTable(create) => create_table(session, create),
         Statement::CreateSchema(create) => create_schema(session, create),
         Statement::CreateView(create) => view::create(session, parsed, create),
         Statement::AlterTable(alter) if alter.kind == ObjectKind::Table => alter_table(session, alter),
         Statement::CreateIndex(create) => create_index(session, create),
-        Statement::Drop(drop) => drop_objects(session, drop),
+        Statement::Drop(drop) => drop_objects(session, drop).await,
         Statement::Truncate(truncate) => truncate_tables(session, truncate),
+        Statement::Grant(grant) => privilege::execute(session, grant),
+        Statement::AlterDefaultPrivileges(_) => Ok(privilege::ignored(session, "ALTER DEFAULT PRIVILEGES")),
         // LISTEN is not supported, so nothing is listened to.
         Statement::Unlisten(_) => Ok(Outcome::command("UNLISTEN")),
-        Statement::CreateTableAs(create) if !create.materialized_view => {
-            Err(Error::unsupported("CREATE TABLE AS EXECUTE is not supported"))
+        Statement::CreateTableAs(create) if create.materialized_view => {
+            Box::pin(materialized_view::create(session, parsed, create)).await
+        }
+        Statement::CreateTableAs(_) => Err(Error::unsupported("CREATE TABLE AS EXECUTE is not supported")),
+        Statement::RefreshMaterializedView(refresh) => {
+            Box::pin(materialized_view::refresh(session, parsed, refresh)).await
         }
         other => Err(Error::unsupported(format!("{} is not supported", words(&parsed.sql, other)))),
     };
@@ -54,7 +58,6 @@ fn words(sql: &str, statement: &Statement) -> String {
         | Statement::Call(_)
         | Statement::Grant(_)
         | Statement::GrantRole(_) => 1,
-        // CREATE MATERIALIZED VIEW.
         Statement::CreateTableAs(_) => 3,
         _ => 2,
     };
@@ -68,26 +71,9 @@ fn words(sql: &str, statement: &Statement) -> String {
     if kind.is_empty() { "this statement".to_owned() } else { kind.join(" ") }
 }
 
-/// The qualified name of a new object.
-pub(super) fn new_name(context: &StatementContext, name: &Name) -> Result<TableName> {
-    let schema = match &*name.qualifier {
-        [] => context.current_schema(),
-        [schema] => Some(schema.to_string()),
-        [database, schema] if database == crate::session::context::DATABASE => Some(schema.to_string()),
-        _ => return Err(Error::unsupported(format!("cross-database references are not implemented: \"{name}\""))),
-    };
-    let schema =
-        schema.ok_or_else(|| Error::new(SqlState::INVALID_SCHEMA_NAME, "no schema has been selected to create in"))?;
-    let table = name.name.to_string();
-    if schema == "pg_catalog" || schema == "information_schema" {
-        return Err(Error::new(SqlState("42501"), format!("permission denied to create \"{schema}.{table}\"")));
-    }
-    Ok(TableName { schema, table })
-}
-
 fn create_table(session: &mut Session, create: &CreateTable) -> Result<Outcome> {
     let context = session.context();
-    let name = new_name(&context, &create.name)?;
+    let name = super::rows::new_relation(session, &create.name, create.persistence)?;
     refuse_kinds(create)?;
     if context.reads.snapshot.catalog().table(&name).is_some() {
         if create.if_not_exists {
@@ -103,9 +89,7 @@ fn create_table(session: &mut Session, create: &CreateTable) -> Result<Outcome> 
 
 fn refuse_kinds(create: &CreateTable) -> Result<()> {
     let is_like = create.elements.iter().any(|element| matches!(element, TableElement::Like(_)));
-    let what = if create.persistence == Persistence::Temporary {
-        "temporary tables are"
-    } else if create.foreign.is_some() {
+    let what = if create.foreign.is_some() {
         "foreign tables are"
     } else if is_like || !create.inherits.is_empty() || matches!(create.shape, TableShape::PartitionOf(..)) {
         "LIKE, INHERITS and PARTITION OF are"
@@ -572,11 +556,11 @@ fn reset_options(options: &mut TableOptions, list: &[RelOption]) -> Result<()> {
     Ok(())
 }
 
-fn drop_objects(session: &mut Session, drop: &Drop) -> Result<Outcome> {
+async fn drop_objects(session: &mut Session, drop: &Drop) -> Result<Outcome> {
     let if_exists = drop.if_exists;
     let (tag, what, state) = match drop.kind {
-        ObjectKind::Table | ObjectKind::Schema | ObjectKind::MaterializedView => {
-            return drop_relations(session, drop);
+        ObjectKind::Table | ObjectKind::Schema => {
+            return drop_relations(session, drop).await;
         }
         ObjectKind::Type => ("TYPE", "type", SqlState::UNDEFINED_OBJECT),
         ObjectKind::Domain => ("DOMAIN", "type", SqlState::UNDEFINED_OBJECT),
@@ -608,7 +592,7 @@ fn name_of(kind: ObjectKind) -> String {
     words
 }
 
-fn drop_relations(session: &mut Session, drop: &Drop) -> Result<Outcome> {
+async fn drop_relations(session: &mut Session, drop: &Drop) -> Result<Outcome> {
     let cascade = drop.behavior == DropBehavior::Cascade;
     let mut tag = "DROP TABLE";
     for object in &drop.objects {
@@ -616,30 +600,12 @@ fn drop_relations(session: &mut Session, drop: &Drop) -> Result<Outcome> {
         match drop.kind {
             ObjectKind::Schema => {
                 tag = "DROP SCHEMA";
-                drop_schema(session, name, drop.if_exists, cascade)?;
+                drop_schema(session, name, drop.if_exists, cascade).await?;
             }
-            ObjectKind::MaterializedView => {
-                tag = "DROP MATERIALIZED VIEW";
-                drop_materialized_view(session, name, drop.if_exists)?;
-            }
-            _ => drop_table(session, name, drop.if_exists, cascade)?,
+            _ => drop_table(session, name, drop.if_exists, cascade).await?,
         }
     }
     Ok(Outcome::command(tag))
-}
-
-/// Drops a materialized view. There are none, so the name is another relation or does not exist.
-fn drop_materialized_view(session: &mut Session, name: &Name, if_exists: bool) -> Result<()> {
-    let context = session.context();
-    let (shown, what) = (shown(name), "materialized view");
-    let named = crate::tables::Named { snapshot: &context.reads.snapshot, settings: &context.settings };
-    let is_view = named.view(name).is_some();
-    if is_view || named.find(name).is_some() || find_table(&context, name).is_ok() {
-        let kind = if is_view { "view" } else { "table" };
-        return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{shown}\" is not a {what}"))
-            .with_hint(format!("Use DROP {} to remove a {kind}.", kind.to_uppercase())));
-    }
-    drop_nothing(session, "VIEW", what, if_exists, std::iter::once(shown), SqlState::UNDEFINED_TABLE).map(drop)
 }
 
 /// Drops an object of a kind that does not exist in this database: an error, or a notice with IF EXISTS.
@@ -665,11 +631,11 @@ fn shown(name: &Name) -> String {
     name.parts().map(|part| part.as_str()).collect::<Vec<_>>().join(".")
 }
 
-fn drop_table(session: &mut Session, name: &Name, if_exists: bool, cascade: bool) -> Result<()> {
+async fn drop_table(session: &mut Session, name: &Name, if_exists: bool, cascade: bool) -> Result<()> {
     let context = session.context();
     match find_table(&context, name) {
         Ok(table) => {
-            view::drop_dependents(session, &table, cascade)?;
+            view::drop_dependents(session, &table, cascade).await?;
             session.writer()?.drop_table(&table.name)
         }
         Err(error) if if_exists && error.state() == SqlState::UNDEFINED_TABLE => {
@@ -683,7 +649,7 @@ fn drop_table(session: &mut Session, name: &Name, if_exists: bool, cascade: bool
     }
 }
 
-fn drop_schema(session: &mut Session, name: &Name, if_exists: bool, cascade: bool) -> Result<()> {
+async fn drop_schema(session: &mut Session, name: &Name, if_exists: bool, cascade: bool) -> Result<()> {
     let schema = name.name.to_string();
     let context = session.context();
     let catalog = Arc::clone(context.reads.snapshot.catalog());
@@ -706,7 +672,7 @@ fn drop_schema(session: &mut Session, name: &Name, if_exists: bool, cascade: boo
         .with_hint("use DROP … CASCADE to drop the dependent objects too"));
     }
     for table in &tables {
-        view::drop_dependents(session, table, cascade)?;
+        view::drop_dependents(session, table, cascade).await?;
         session.writer()?.drop_table(&table.name)?;
     }
     session.writer()?.drop_schema(&schema)

@@ -289,7 +289,7 @@ async fn create(session: &mut Session, parsed: &Parsed, given: &Given<'_>) -> Re
         let statement = parse(&sql)?.into_iter().next().ok_or_else(|| Error::bug("no statement"))?.without_place();
         let Command::Definition(sql) = &statement.0.command else { return Err(Error::bug("no definition")) };
         if super::rows::define(session, parsed, sql).await?.is_none() {
-            super::definition::execute(session, &statement.0, sql)?;
+            Box::pin(super::definition::execute(session, &statement.0, sql)).await?;
         }
     }
     let (schema, name) = (table.schema.name.schema.clone(), table.schema.name.table.clone());

@@ -9,8 +9,11 @@ mod delete;
 mod explain;
 mod hypertable;
 pub(crate) mod insert;
+mod like;
 mod maintenance;
+mod materialized_view;
 mod prepared_statements;
+mod privilege;
 mod query;
 pub(crate) mod rows;
 mod set;
@@ -19,10 +22,13 @@ mod table_store;
 mod transaction;
 mod view;
 
-use model::{Error, Result, SqlState};
+use std::borrow::Cow;
+
+use model::{Error, Result, SqlState, TableName};
 use parser::ast::{self as tree, Statement as Change};
 use relational::types::Value;
 
+use crate::errors::locate;
 use crate::plan::hypertable::Call;
 use crate::plan::sleep::Sleep;
 use crate::plan::{Plan, Prepared};
@@ -319,44 +325,91 @@ impl Session {
             Command::Transaction(_) => Err(Error::bug("a transaction command that waits")),
             Command::Set(set) => set::set(self, set),
             Command::Show(show) => set::show(self, show),
-            Command::Discard(what) => set::discard(self, *what),
+            Command::Discard(what) => Box::pin(set::discard(self, *what)).await,
             Command::Definition(definition) => Box::pin(self.define(&statement.0, definition)).await,
         }
     }
 
     async fn define(&mut self, parsed: &Parsed, definition: &Change) -> Result<Outcome> {
+        if let Some((name, persistence)) = created(definition) {
+            self.make_place(name, persistence)?;
+        }
         match definition {
-            Change::CreateTable(create) => Box::pin(self.define_table(parsed, create)).await,
+            Change::CreateTable(create) => Ok(Box::pin(self.define_table(parsed, create)).await?.0),
             Change::CreateExtension(_) if hypertable::is_timescale(definition) => Ok(hypertable::extension(self)),
-            Change::CreateTableAs(_) => definition::execute(self, parsed, definition),
+            Change::CreateTableAs(_) => definition::execute(self, parsed, definition).await,
             definition => match rows::parts(self, definition) {
                 Some(parts) => {
                     rows::define(self, parsed, &parts[0]).await?;
-                    definition::execute(self, parsed, &parts[1])
+                    definition::execute(self, parsed, &parts[1]).await
                 }
                 None => match rows::define(self, parsed, definition).await? {
                     Some(outcome) => Ok(outcome),
-                    None => definition::execute(self, parsed, definition),
+                    None => definition::execute(self, parsed, definition).await,
                 },
             },
         }
     }
 
-    /// Runs CREATE TABLE.
-    pub(crate) async fn define_table(&mut self, parsed: &Parsed, create: &tree::CreateTable) -> Result<Outcome> {
-        let create = table_store::with_store(self, create).into_owned();
+    /// Runs CREATE TABLE. Returns also the name of the table; `None` if it existed, with IF NOT EXISTS.
+    pub(crate) async fn define_table(
+        &mut self,
+        parsed: &Parsed,
+        create: &tree::CreateTable,
+    ) -> Result<(Outcome, Option<TableName>)> {
+        self.make_place(&create.name, create.persistence)?;
+        let name = rows::new_relation(self, &create.name, create.persistence);
+        let name = name.map_err(|error| locate(error, parsed))?;
+        let is_new = !self.newest().catalog().has_relation(&name);
+        let (create, indexes) = match like::expanded(self, create, &name)? {
+            Some((expanded, indexes)) => (Cow::Owned(expanded), indexes),
+            None => (Cow::Borrowed(create), Vec::new()),
+        };
+        let create = table_store::with_store(self, &create).into_owned();
+        let on_commit = create.on_commit;
         let definition = Change::CreateTable(Box::new(create));
         let Some(outcome) = rows::define(self, parsed, &definition).await? else {
-            return definition::execute(self, parsed, &definition);
+            let outcome = definition::execute(self, parsed, &definition).await?;
+            return Ok((outcome, is_new.then_some(name)));
         };
         if let Change::CreateTable(create) = &definition {
             table_store::tell(self, create);
         }
-        Ok(outcome)
+        if !is_new {
+            return Ok((outcome, None));
+        }
+        if let Some(action) = on_commit
+            && let Ok(table) = self.newest().row_table(&name)
+        {
+            let table = table.id();
+            self.note_on_commit(table, action);
+        }
+        for index in indexes {
+            rows::define(self, parsed, &index).await?;
+        }
+        Ok((outcome, Some(name)))
+    }
+
+    /// Creates the schema of temporary objects if a new object needs it.
+    fn make_place(&mut self, name: &tree::Name, persistence: tree::Persistence) -> Result<()> {
+        let is_first = || self.settings.creation_path().first().is_some_and(|schema| schema == compiled::TEMPORARY);
+        if compiled::is_temporary(name, persistence) || name.schema().is_none() && is_first() {
+            self.create_temporary_schema()?;
+        }
+        Ok(())
     }
 
     fn check_block(&self, statement: &Statement) -> Result<()> {
         if statement.ends_transaction() { Ok(()) } else { self.check_not_failed() }
+    }
+}
+
+/// Name and persistence of the object that a definition creates, if that may be a temporary one.
+fn created(definition: &Change) -> Option<(&tree::Name, tree::Persistence)> {
+    match definition {
+        Change::CreateView(create) => Some((&create.name, create.persistence)),
+        Change::CreateSequence(create) => Some((&create.name, create.persistence)),
+        _ => None,
     }
 }
 

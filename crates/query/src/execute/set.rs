@@ -115,13 +115,17 @@ fn name_of(level: IsolationLevel) -> &'static str {
     }
 }
 
-pub(crate) fn discard(session: &mut Session, what: Discard) -> Result<Outcome> {
+/// Runs DISCARD, which drops temporary objects in a transaction of its own unless there is one.
+pub(crate) async fn discard(session: &mut Session, what: Discard) -> Result<Outcome> {
     if matches!(what, Discard::All | Discard::Sequences) {
         session.had = engine::SessionSequences::default();
     }
     let tag = match what {
         Discard::All => "DISCARD ALL",
-        Discard::Temp => return Ok(Outcome::command("DISCARD TEMP")),
+        Discard::Temp => {
+            discard_temporary(session).await?;
+            return Ok(Outcome::command("DISCARD TEMP"));
+        }
         Discard::Plans => return Ok(Outcome::command("DISCARD PLANS")),
         Discard::Sequences => return Ok(Outcome::command("DISCARD SEQUENCES")),
     };
@@ -132,7 +136,18 @@ pub(crate) fn discard(session: &mut Session, what: Discard) -> Result<Outcome> {
     session.cursors.close_all();
     session.advisory.unlock_all();
     Arc::make_mut(&mut session.settings).reset_all();
+    discard_temporary(session).await?;
     Ok(Outcome::command(tag))
+}
+
+async fn discard_temporary(session: &mut Session) -> Result<()> {
+    if session.settings.temporary().is_none() {
+        return Ok(());
+    }
+    let is_alone = session.block.is_none();
+    session.begin_implicit();
+    session.discard_temporary().await?;
+    if is_alone { session.end_implicit().await } else { Ok(()) }
 }
 
 /// Executes SHOW of one setting or ALL.

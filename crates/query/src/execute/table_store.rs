@@ -41,6 +41,9 @@ fn names_store(create: &CreateTable) -> bool {
 /// store.
 pub(crate) fn tell(session: &mut Session, create: &CreateTable) {
     let is_there = |notice: &Error| notice.message().ends_with("already exists, skipping");
+    if compiled::is_temporary(&create.name, create.persistence) {
+        return;
+    }
     if names_store(create) || session.notices.last().is_some_and(is_there) {
         return;
     }

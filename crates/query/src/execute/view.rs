@@ -4,75 +4,106 @@ use std::sync::Arc;
 
 use binder::NewView;
 use catalog::TypeId;
-use engine::Catalog;
+use engine::{Altered, Catalog};
 use model::{
-    Error, Result, SqlState, Table, TableId, TableName, Type, ViewColumn, ViewReference, ViewReferenceColumn, ViewSpec,
+    CheckOption, Error, Result, SqlState, TEMPORARY_SCHEMA, Table, TableId, TableName, Type, ViewBase, ViewColumn,
+    ViewReference, ViewReferenceColumn, ViewSpec,
 };
-use parser::ast::{CreateView, CteBody, OptionValue, Persistence, Query, QueryBody, RelOption};
+use parser::ast::{CheckOption as Check, CreateView, CteBody, Ident, Persistence, Query, QueryBody};
 use pg_catalog::oids::table_of;
 
-use super::definition::new_name;
+use super::rows::new_relation;
 use crate::binding;
 use crate::result::Outcome;
 use crate::session::Session;
-use crate::statement::Parsed;
+use crate::session::context::StatementContext;
+use crate::session::database::wait;
+use crate::statement::{Command, Parsed, Statement};
 
 /// Runs CREATE [OR REPLACE] VIEW.
 pub(super) fn create(session: &mut Session, parsed: &Parsed, create: &CreateView) -> Result<Outcome> {
-    refuse_kinds(create)?;
-    refuse_query(&create.query)?;
-    for option in &create.options {
-        let notice = ignored_option(option)?;
-        session.notice(notice);
+    if create.persistence == Persistence::Unlogged {
+        let text = "views cannot be unlogged because they do not have storage";
+        return Err(Error::new(SqlState::SYNTAX_ERROR, text));
     }
+    refuse_query(&create.query)?;
+    let context = session.context_of_newest();
+    let (bound, given) = match create.recursive {
+        false => (binding::bind_view(&context, parsed, &create.query)?, create.columns.as_slice()),
+        true => (bind_recursive(&context, create)?, &[][..]),
+    };
+    // By the catalog in which the query was bound.
+    let catalog = context.reads.snapshot.catalog();
+    let (references, base) = (references(&bound, catalog)?, base(&bound, catalog));
+    let reads_temporary = bound.tables.iter().any(|(table, _)| table.schema.starts_with(TEMPORARY_SCHEMA));
+    let persistence = match reads_temporary && !compiled::is_temporary(&create.name, create.persistence) {
+        true => {
+            session.notice(format!("view \"{}\" will be a temporary view", create.name.name));
+            Persistence::Temporary
+        }
+        false => create.persistence,
+    };
+    let name = new_relation(session, &create.name, persistence)?;
     let context = session.context_of_newest();
     let catalog = context.reads.snapshot.catalog();
-    let name = new_name(&context, &create.name)?;
-    let bound = binding::bind_view(&context, parsed, &create.query)?;
-    let columns = columns(create, &bound)?;
-    let references = references(&bound, catalog)?;
-    let view = |id, version| ViewSpec { id, name: name.clone(), version, columns, query: bound.query, references };
-    match catalog.view(&name) {
+    let columns = columns(given, &bound)?;
+    let reason = bound.base.as_ref().err().copied();
+    let check = create.check.map(|check| match check {
+        Check::Local => CheckOption::Local,
+        Check::Cascaded => CheckOption::Cascaded,
+    });
+    let query = bound.query;
+    let mut view = ViewSpec { id: 0, name, version: 1, columns, query, references, base, check, materialized: None };
+    for option in &create.options {
+        let notice = compiled::set_option(&mut view, option)?;
+        notice.into_iter().for_each(|notice| session.notice(notice.message));
+    }
+    compiled::check_is_updatable(&view, reason)?;
+    match catalog.view(&view.name) {
         Some(old) if create.replace => {
-            let next = view(old.id, old.version + 1);
-            check_replacement(old, &next)?;
-            session.writer()?.alter_view(Arc::new(next))?;
+            (view.id, view.version) = (old.id, old.version + 1);
+            check_replacement(old, &view)?;
+            session.writer()?.alter_view(Arc::new(view))?;
         }
-        None if create.replace && catalog.has_relation(&name) => {
-            let text = format!("\"{}\" is not a view", name.table);
+        None if create.replace && catalog.has_relation(&view.name) => {
+            let text = format!("\"{}\" is not a view", view.name.table);
             return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text));
         }
-        _ if catalog.has_relation(&name) => {
-            let text = format!("relation \"{}\" already exists", name.table);
+        _ if catalog.has_relation(&view.name) => {
+            let text = format!("relation \"{}\" already exists", view.name.table);
             return Err(Error::new(SqlState::DUPLICATE_TABLE, text));
         }
         _ => {
-            let id = session.writer()?.next_number();
-            session.writer()?.create_view(Arc::new(view(id, 1)))?;
+            view.id = session.writer()?.next_number();
+            session.writer()?.create_view(Arc::new(view))?;
         }
     }
     Ok(Outcome::command("CREATE VIEW"))
 }
 
-fn refuse_kinds(create: &CreateView) -> Result<()> {
-    let what = match create.persistence {
-        Persistence::Temporary => "temporary views are",
-        Persistence::Unlogged => {
-            let text = "views cannot be unlogged because they do not have storage";
-            return Err(Error::new(SqlState::SYNTAX_ERROR, text));
-        }
-        Persistence::Permanent if create.recursive => "CREATE RECURSIVE VIEW is",
-        Persistence::Permanent if create.check.is_some() => "WITH CHECK OPTION is",
-        Persistence::Permanent => return Ok(()),
+/// Binds CREATE RECURSIVE VIEW: the query can refer to the view.
+fn bind_recursive(context: &Arc<StatementContext>, create: &CreateView) -> Result<NewView> {
+    let name = parser::print::quoted_name(&create.name.name);
+    let columns: Vec<String> = create.columns.iter().map(|column| parser::print::quoted_name(column)).collect();
+    let columns = columns.join(", ");
+    let text = format!("WITH RECURSIVE {name} ({columns}) AS ({}) SELECT {columns} FROM {name}", create.query);
+    let statement = crate::statement::parse(&text)?.pop().map(Statement::without_place);
+    let bound = match statement.as_ref().map(|statement| (statement, &statement.0.command)) {
+        Some((statement, Command::Query(query))) => binding::bind_view(context, &statement.0, query),
+        _ => Err(Error::bug("a recursive view that is no query")),
     };
-    let error = Error::unsupported(format!("{what} not supported"));
-    Err(match create.recursive {
-        true => error.with_hint("CREATE VIEW … AS WITH RECURSIVE … SELECT is"),
-        false => error,
-    })
+    bound.map_err(Error::without_position)
 }
 
-fn refuse_query(query: &Query) -> Result<()> {
+/// The relation that changes of the view change.
+fn base(bound: &NewView, catalog: &Catalog) -> Option<ViewBase> {
+    let (table, columns) = bound.base.as_ref().ok()?;
+    let (TableId(object), _) = table_of(table.oid)?;
+    let number = |at: &Option<usize>| at.and_then(|at| column_number(catalog, TableId(object), at));
+    Some(ViewBase { object, columns: columns.iter().map(number).collect() })
+}
+
+pub(super) fn refuse_query(query: &Query) -> Result<()> {
     let ctes = query.with.iter().flat_map(|with| &with.ctes);
     if ctes.into_iter().any(|cte| !matches!(cte.body, CteBody::Query(_))) {
         return Err(Error::unsupported("views must not contain data-modifying statements in WITH"));
@@ -83,30 +114,13 @@ fn refuse_query(query: &Query) -> Result<()> {
     Ok(())
 }
 
-/// The notice for an option without effect.
-///
-/// # Errors
-/// 0A000 for `check_option`; 22023 for an unknown option.
-fn ignored_option(option: &RelOption) -> Result<String> {
-    let name = option.full_name();
-    let is_off = option.value.as_ref().is_some_and(|value: &OptionValue| matches!(&*value.text(), "false" | "off"));
-    match &*name {
-        "check_option" => Err(Error::unsupported("WITH CHECK OPTION is not supported")),
-        "security_barrier" | "security_invoker" if is_off => Ok(format!("{name} is off for every view")),
-        "security_barrier" | "security_invoker" => {
-            Ok(format!("{name} is ignored: every user has all privileges, and no rows are hidden"))
-        }
-        _ => Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{name}\""))),
-    }
-}
-
 /// The columns of a new view: those of its query, the first ones with the names of the statement.
-fn columns(create: &CreateView, bound: &NewView) -> Result<Vec<ViewColumn>> {
-    if create.columns.len() > bound.output.len() {
+pub(super) fn columns(given: &[Ident], bound: &NewView) -> Result<Vec<ViewColumn>> {
+    if given.len() > bound.output.len() {
         let text = "CREATE VIEW specifies more column names than columns";
         return Err(Error::new(SqlState::SYNTAX_ERROR, text));
     }
-    let mut given = create.columns.iter();
+    let mut given = given.iter();
     let mut columns = Vec::with_capacity(bound.output.len());
     for output in &bound.output {
         let name = given.next().map_or_else(|| output.name.to_string(), ToString::to_string);
@@ -124,7 +138,7 @@ fn is_pseudo_type(ty: TypeId) -> bool {
 }
 
 /// What the query of a new view reads.
-fn references(bound: &NewView, catalog: &Catalog) -> Result<Vec<ViewReference>> {
+pub(super) fn references(bound: &NewView, catalog: &Catalog) -> Result<Vec<ViewReference>> {
     let mut references = Vec::with_capacity(bound.tables.len());
     for (table, positions) in &bound.tables {
         let (TableId(object), _) = table_of(table.oid).ok_or_else(|| Error::bug("a table without number"))?;
@@ -184,7 +198,7 @@ fn check_replacement(old: &ViewSpec, next: &ViewSpec) -> Result<()> {
 ///
 /// # Errors
 /// 2BP01 if there are any and `cascade` is false.
-pub(super) fn drop_dependents(session: &mut Session, table: &Table, cascade: bool) -> Result<()> {
+pub(super) async fn drop_dependents(session: &mut Session, table: &Table, cascade: bool) -> Result<()> {
     let context = session.context_of_newest();
     let catalog = context.reads.snapshot.catalog();
     let views = catalog.dependent_views(&[table.id.0]);
@@ -213,9 +227,18 @@ pub(super) fn drop_dependents(session: &mut Session, table: &Table, cascade: boo
             .with_detail(lines.join("\n"))
             .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
     }
-    let names: Vec<String> = views.iter().map(|view| format!("drop cascades to view {}", shown(&view.name))).collect();
+    let names: Vec<String> = views
+        .iter()
+        .map(|view| {
+            let kind = if view.materialized.is_some() { "materialized view" } else { "view" };
+            format!("drop cascades to {kind} {}", shown(&view.name))
+        })
+        .collect();
     for view in views.iter().rev() {
         session.writer()?.drop_view(view.id)?;
+        if view.materialized.is_some() {
+            drop_rows(session, TableId(view.id)).await?;
+        }
     }
     match names.as_slice() {
         [only] => session.notice(only.clone()),
@@ -223,6 +246,14 @@ pub(super) fn drop_dependents(session: &mut Session, table: &Table, cascade: boo
             let text = format!("drop cascades to {} other objects", several.len());
             session.notices.push(Error::new(SqlState("00000"), text).with_detail(several.join("\n")));
         }
+    }
+    Ok(())
+}
+
+/// Drops the table with the rows of a materialized view.
+async fn drop_rows(session: &mut Session, table: TableId) -> Result<()> {
+    while let Altered::Wait(event) = session.writer()?.drop_row_table(table)? {
+        wait(&event, session.settings.lock_timeout()).await?;
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ use crate::settings::Settings;
 use crate::statement::cursor::CursorStatement;
 use crate::statement::maintenance::Maintenance;
 use crate::statement::{Command, Statement};
-use crate::tables::{find_table, find_view};
+use crate::tables::find_table;
 
 /// A parsed and typed statement. [`Session::execute`] plans it again if the catalog has changed.
 #[derive(Clone)]
@@ -190,7 +190,6 @@ impl Session {
 
     /// Plans an INSERT, UPDATE or DELETE, for the store of its table.
     fn plan_change(&mut self, statement: &Statement, change: &Change, types: &[u32]) -> Result<Planned> {
-        self.refuse_view(change).map_err(|error| locate(error, &statement.0))?;
         match rows::plan_change(self, statement, change, types)? {
             Some(ChangePlan::Rows(plan)) => {
                 return Ok((plan.parameters.clone(), plan.columns.clone(), Plan::Rows(plan)));
@@ -219,25 +218,6 @@ impl Session {
             }
             _ => Err(Error::unsupported("MERGE is not supported")),
         }
-    }
-
-    /// Refuses a change of a view.
-    fn refuse_view(&mut self, change: &Change) -> Result<()> {
-        let (name, what) = match change {
-            Change::Insert(insert) => (&insert.table.name, "cannot insert into view"),
-            Change::Update(update) => (&update.table.name, "cannot update view"),
-            Change::Delete(delete) => (&delete.table.name, "cannot delete from view"),
-            Change::Merge(merge) => (&merge.table.name, "cannot execute MERGE on relation"),
-            _ => return Ok(()),
-        };
-        if find_view(&self.context(), name).is_none() {
-            return Ok(());
-        }
-        let text = format!("{what} \"{}\"", name.name);
-        Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text)
-            .with_kind(model::ErrorKind::Invalid)
-            .with_detail("Views are not updatable.")
-            .with_hint("Change the table that the view reads."))
     }
 
     fn plan_cursor(&mut self, cursor: &CursorStatement, types: &[u32]) -> Result<Planned> {

@@ -19,7 +19,7 @@ use crate::session::clocks::Clocks;
 use crate::session::context::StatementContext;
 use crate::settings::Settings;
 use crate::statement::Statement;
-use crate::tables::Named;
+use crate::tables::{Changed, Named};
 
 /// A compiled statement, with the catalog and settings it was compiled with.
 pub(crate) struct RowsPlan {
@@ -211,8 +211,13 @@ pub(crate) fn plan_change(
 ) -> Result<Option<ChangePlan>> {
     let Some((target, verb)) = target(change).zip(Verb::of(change)) else { return Ok(None) };
     let context = session.context();
-    if (Named { snapshot: &context.reads.snapshot, settings: &context.settings }).find(target).is_none() {
-        return Ok(None);
+    match (Named { snapshot: &context.reads.snapshot, settings: &context.settings }).changed(target) {
+        Changed::Rows(_) | Changed::View => {}
+        Changed::ViewOfColumns => {
+            let text = format!("cannot change view \"{}\": it is one of a columns table", target.name);
+            return Err(Error::unsupported(text).with_hint("Change the table that the view reads."));
+        }
+        Changed::Other => return Ok(None),
     }
     let context = session.context_of_newest();
     let bound = binding::bind_change(&context, &statement.0, change, declared)?;

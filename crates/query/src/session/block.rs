@@ -245,6 +245,12 @@ impl Session {
         if self.end_unchanged() {
             return Ok(());
         }
+        if !self.on_commit.is_empty()
+            && let Err(error) = Box::pin(self.act_on_commit()).await
+        {
+            self.roll_back();
+            return Err(error);
+        }
         let Some(block) = self.block.take() else {
             return Ok(());
         };
@@ -270,6 +276,7 @@ impl Session {
         self.keep_settings(&block.after);
         self.advisory.end_transaction(0);
         self.cursors.end_transaction(true);
+        self.settle_on_commit();
         Ok(())
     }
 

@@ -77,7 +77,7 @@ impl StatementContext {
 
     /// The schema of new tables: the first of `search_path` that exists.
     pub(crate) fn current_schema(&self) -> Option<String> {
-        self.settings.search_path().into_iter().find(|schema| self.reads.snapshot.catalog().has_schema(schema))
+        self.settings.creation_path().into_iter().find(|schema| self.reads.snapshot.catalog().has_schema(schema))
     }
 }
 

@@ -64,6 +64,8 @@ pub(crate) fn statement_facts(context: &Arc<StatementContext>) -> Arc<StatementF
         database: DATABASE.to_owned(),
         backend_pid: context.backend_pid,
         search_path: context.settings.search_path(),
+        creation_path: context.settings.creation_path(),
+        temporary: context.settings.temporary().map(ToString::to_string),
         server: Arc::new(Live(Arc::clone(context))),
     })
 }

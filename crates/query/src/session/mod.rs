@@ -16,6 +16,7 @@ pub(crate) mod cursors;
 pub(crate) mod database;
 pub(crate) mod facts;
 pub(crate) mod modes;
+pub(crate) mod temporary;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +24,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use engine::{Isolation, Snapshot, Txn};
-use model::{Error, Lsn, Result, SqlState};
+use model::{Error, Lsn, Result, SqlState, TableId};
+use parser::ast::OnCommit;
 use pg_catalog::facts::Signal;
 use relational::files::{FileAccess, Source};
 use relational::types::OutputColumn;
@@ -58,6 +60,8 @@ pub struct Session {
     /// Statements of SQL-level PREPARE.
     pub(crate) named: BTreeMap<String, (Statement, Vec<u32>)>,
     pub(crate) cursors: Cursors,
+    /// Temporary tables that commits empty or drop.
+    on_commit: Vec<(TableId, OnCommit)>,
     pub(crate) advisory: Held,
     /// The cursor of the last statement, if that was a FETCH, and whether all its rows were fetched.
     pub(crate) fetching: Option<(String, Arc<AtomicBool>)>,
@@ -73,6 +77,15 @@ pub struct Session {
     decided: Arc<AtomicBool>,
     /// Cancellation flag of statements that compute on the caller's thread.
     pub(crate) stop: Arc<StopFlag>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.roll_back();
+        if self.settings.temporary().is_some() {
+            temporary::drop_all_later(&self.database, &self.user, &self.settings);
+        }
+    }
 }
 
 impl Session {
@@ -106,6 +119,7 @@ impl Session {
             notices: Vec::new(),
             named: BTreeMap::new(),
             cursors: Cursors::default(),
+            on_commit: Vec::new(),
             advisory,
             fetching: None,
             executor: None,

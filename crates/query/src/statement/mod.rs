@@ -25,7 +25,8 @@ const TABLES: &str = "SELECT n.nspname AS schema, c.relname AS name, \
     CASE a.amname WHEN 'heap' THEN 'rows' ELSE a.amname END AS store \
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     JOIN pg_catalog.pg_am a ON a.oid = c.relam \
-    WHERE c.relkind = 'r' AND n.nspname NOT IN ('pg_catalog', 'information_schema') ORDER BY 1, 2";
+    WHERE c.relkind = 'r' AND n.nspname NOT IN ('pg_catalog', 'information_schema') \
+    AND NOT pg_catalog.pg_is_other_temp_schema(n.oid) ORDER BY 1, 2";
 /// Query of DESCRIBE; the table's name, as a string literal, is inserted between the two parts.
 const COLUMNS: [&str; 2] = [
     "SELECT a.attname AS column, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, NOT a.attnotnull AS nullable \
@@ -276,7 +277,10 @@ fn command(statement: tree::Statement, part: &dyn Fn(Command) -> Statement) -> R
 fn data_command(statement: tree::Statement) -> std::result::Result<Command, tree::Statement> {
     use tree::Statement as S;
     Ok(match statement {
-        S::Query(query) => Command::Query(query),
+        S::Query(mut query) => match query.take_into() {
+            Some(into) => Command::CreateTableAs(Box::new(tree::CreateTableAs::of_into(*into, *query))),
+            None => Command::Query(query),
+        },
         change @ (S::Insert(_) | S::Update(_) | S::Delete(_) | S::Merge(_)) => Command::Change(change),
         S::Execute(execute) => Command::Execute(execute),
         S::CreateTableAs(create)

@@ -14,6 +14,7 @@ mod script;
 mod series;
 mod statements;
 mod summaries;
+mod temporary;
 mod views;
 
 use client::{Client, Fixture, Storage};

@@ -132,6 +132,13 @@ async fn out(session: &mut Session, statement: &Statement, copy: &CopyStatement)
         let hint = "Try the COPY (SELECT ...) TO variant.";
         return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text).with_hint(hint));
     }
+    if let Source::Table(name, _) = &copy.source
+        && is_materialized(session, name)
+    {
+        let text = format!("cannot copy from materialized view \"{}\"", name.name);
+        let hint = "Try the COPY (SELECT ...) TO variant.";
+        return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text).with_hint(hint));
+    }
     let inner = match &copy.source {
         Source::Query(query) => statement.within(Command::Query(query.clone()), Purpose::Shown),
         Source::Table(name, columns) if is_file => {
@@ -374,6 +381,12 @@ fn put_csv(cell: &[u8], force: bool, only: bool, options: &Options, out: &mut Ve
         out.push(*byte);
     }
     out.push(quote);
+}
+
+/// Whether a name is that of a materialized view.
+fn is_materialized(session: &mut Session, name: &parser::ast::Name) -> bool {
+    let found = crate::tables::table(session, name);
+    found.is_some_and(|table| session.newest().catalog().materialized_view(table.id()).is_some())
 }
 
 #[cfg(test)]

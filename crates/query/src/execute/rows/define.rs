@@ -10,7 +10,7 @@ use model::{
     Datum, Error, Result, RowForeignKey, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState, TableId,
     TableName, ViewRef,
 };
-use parser::ast::{DropBehavior, Name, ObjectKind, ObjectName, Statement, Truncate};
+use parser::ast::{DropBehavior, Name, ObjectKind, ObjectName, Persistence, Statement, Truncate};
 
 use crate::errors::locate;
 use crate::result::Outcome;
@@ -31,6 +31,7 @@ pub(crate) async fn define(session: &mut Session, parsed: &Parsed, statement: &S
             let cascade = drop.behavior == DropBehavior::Cascade;
             for object in &drop.objects {
                 if let ObjectName::Name(name) = object {
+                    check_schema_of_users(&name.name)?;
                     empty(session, parsed, &name.name, cascade).await?;
                 }
             }
@@ -76,6 +77,18 @@ fn split<T: Clone>(list: &[T], is_first: impl Fn(&T) -> bool) -> Option<(Vec<T>,
     (!first.is_empty() && !second.is_empty()).then_some((first, second))
 }
 
+/// Refuses to drop a schema of the system, or of the temporary objects of a session.
+///
+/// # Errors
+/// 2BP01.
+fn check_schema_of_users(schema: &str) -> Result<()> {
+    if schema.starts_with("pg_") || schema == "information_schema" {
+        let text = format!("cannot drop schema {schema} because it is required by the database system");
+        return Err(Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text));
+    }
+    Ok(())
+}
+
 /// Drops the views, `rows` tables and sequences of a schema that is about to be dropped.
 ///
 /// # Errors
@@ -83,8 +96,13 @@ fn split<T: Clone>(list: &[T], is_first: impl Fn(&T) -> bool) -> Option<(Vec<T>,
 async fn empty(session: &mut Session, parsed: &Parsed, schema: &str, cascade: bool) -> Result<()> {
     let snapshot = session.newest();
     let catalog = snapshot.catalog();
-    let views = catalog.views().map(|view| (ObjectKind::View, &view.name));
-    let tables = catalog.row_tables().map(|table| (ObjectKind::Table, &table.name));
+    let kind = |view: &ViewRef| match view.materialized {
+        Some(_) => ObjectKind::MaterializedView,
+        None => ObjectKind::View,
+    };
+    let views = catalog.views().map(|view| (kind(view), &view.name));
+    let plain = catalog.row_tables().filter(|table| catalog.materialized_view(table.id).is_none());
+    let tables = plain.map(|table| (ObjectKind::Table, &table.name));
     let alone = catalog.sequences().filter(|spec| spec.owner.is_none());
     let sequences = alone.map(|spec| (ObjectKind::Sequence, &spec.name));
     let within: Vec<(ObjectKind, &TableName)> =
@@ -96,6 +114,7 @@ async fn empty(session: &mut Session, parsed: &Parsed, schema: &str, cascade: bo
         let kind = match kind {
             ObjectKind::Table => "table",
             ObjectKind::View => "view",
+            ObjectKind::MaterializedView => "materialized view",
             _ => "sequence",
         };
         let detail = format!("{kind} {first} depends on schema \"{schema}\"");
@@ -104,14 +123,19 @@ async fn empty(session: &mut Session, parsed: &Parsed, schema: &str, cascade: bo
             .with_hint("use DROP … CASCADE to drop the dependent objects too"));
     }
     // Views read each other, and tables: they are dropped together, before all others.
-    let of = |wanted: bool| within.iter().filter(move |(kind, _)| (*kind == ObjectKind::View) == wanted);
-    let views: Vec<&TableName> = of(true).map(|one| one.1).collect();
-    let others: Vec<(ObjectKind, &TableName)> = of(false).copied().collect();
-    let mut drops = Vec::with_capacity(1 + others.len());
-    drops.extend((!views.is_empty()).then(|| dropping(ObjectKind::View, &views)));
-    drops.extend(others.iter().map(|(kind, name)| dropping(*kind, &[name])));
-    for drop in &drops {
-        carried_out(session, parsed, drop).await?;
+    for kind in [ObjectKind::View, ObjectKind::MaterializedView] {
+        // Those that are left: some of the second kind may depend on some of the first.
+        let now = session.newest();
+        let is_left = |name: &&TableName| now.catalog().has_relation(name);
+        let of_kind = within.iter().filter(|(other, _)| *other == kind).map(|(_, name)| *name);
+        let views: Vec<&TableName> = of_kind.filter(is_left).collect();
+        if !views.is_empty() {
+            carried_out(session, parsed, &dropping(kind, &views)).await?;
+        }
+    }
+    let is_other = |kind: ObjectKind| matches!(kind, ObjectKind::Table | ObjectKind::Sequence);
+    for (kind, name) in within.iter().filter(|(kind, _)| is_other(*kind)) {
+        carried_out(session, parsed, &dropping(*kind, &[name])).await?;
     }
     Ok(())
 }
@@ -162,6 +186,10 @@ async fn truncated(session: &mut Session, parsed: &Parsed, truncate: &Truncate) 
     let named = Named { snapshot: &snapshot, settings: &settings };
     let found = truncate.tables.iter().map(|(name, _)| named.find(name)).collect::<Option<Vec<_>>>();
     let Some(mut tables) = found else { return Ok(None) };
+    if let Some(view) = tables.iter().find_map(|table| snapshot.catalog().materialized_view(table.id())) {
+        let text = format!("\"{}\" is not a table", view.name.table);
+        return Err(locate(Error::new(SqlState::WRONG_OBJECT_TYPE, text), parsed));
+    }
     if truncate.behavior == DropBehavior::Cascade {
         with_referring(&mut tables, &snapshot, session);
     }
@@ -239,6 +267,14 @@ fn with_relations<T>(session: &mut Session, ask: impl FnOnce(&Relations<'_>) -> 
     ask(&Relations { snapshot: &snapshot, settings: &settings, numbers: &|| engine.next_number() })
 }
 
+/// The name of a new relation.
+///
+/// # Errors
+/// Those of [`compiled::new_relation`].
+pub(crate) fn new_relation(session: &mut Session, name: &Name, persistence: Persistence) -> Result<TableName> {
+    with_relations(session, |relations| compiled::new_relation(name, persistence, relations))
+}
+
 /// Catalog lookups for DDL.
 struct Relations<'a> {
     snapshot: &'a Snapshot,
@@ -249,8 +285,16 @@ struct Relations<'a> {
 impl compiled::Catalog for Relations<'_> {
     fn current_schema(&self) -> String {
         let catalog = self.snapshot.catalog();
-        let mut path = self.settings.search_path().into_iter();
+        let mut path = self.settings.creation_path().into_iter();
         path.find(|schema| catalog.has_schema(schema)).unwrap_or_else(|| "public".to_owned())
+    }
+
+    fn search_path(&self) -> Vec<String> {
+        self.settings.search_path()
+    }
+
+    fn schema(&self, qualifier: &str) -> String {
+        self.settings.schema(qualifier).to_owned()
     }
 
     fn is_schema(&self, name: &str) -> bool {
@@ -279,6 +323,10 @@ impl compiled::Catalog for Relations<'_> {
 
     fn view(&self, name: &TableName) -> Option<ViewRef> {
         self.snapshot.catalog().view(name).cloned()
+    }
+
+    fn materialized_view(&self, table: TableId) -> Option<ViewRef> {
+        self.snapshot.catalog().materialized_view(table).cloned()
     }
 
     fn dependent_views(&self, objects: &[u32]) -> Vec<ViewRef> {

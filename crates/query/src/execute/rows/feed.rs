@@ -28,6 +28,7 @@ use crate::result::Executed;
 use crate::session::Session;
 use crate::session::clocks::Clocks;
 use crate::session::database::wait;
+use crate::tables::{Changed, Named};
 
 /// Approximate number of rows inserted at once.
 const PART_ROWS: usize = 1_024;
@@ -44,7 +45,11 @@ pub(crate) async fn feed(
     session.writer()?;
     let parsed = &prepared.0.statement.0;
     let name = &plan.insert.table.name;
-    if entered(session, |named| named.find(name)).await?.is_none() {
+    let changed = |named: &Named<'_>| match named.changed(name) {
+        Changed::Rows(table) => Some(table),
+        _ => None,
+    };
+    if entered(session, changed).await?.is_none() {
         return Err(Error::unsupported("cached plan must not change result type"));
     }
     let fed = Fed::of(session, &prepared.0.statement, &plan.insert, &plan.parameters, &plan.refusal)?;

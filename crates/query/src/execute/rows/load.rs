@@ -21,7 +21,7 @@ use crate::session::clocks::Clocks;
 use crate::session::database::wait;
 use crate::session::facts::facts;
 use crate::statement::copy::{Options, decoder_options};
-use crate::tables::Named;
+use crate::tables::{Named, refuse_materialized};
 
 /// Bytes of rows inserted at once.
 const PART_BYTES: usize = 64 << 10;
@@ -45,6 +45,7 @@ impl Loading {
         options: &Options,
     ) -> Result<Option<Loading>> {
         let Some(table) = entered(session, |named| named.find(name)).await? else { return Ok(None) };
+        refuse_materialized(session, &table)?;
         let places = positions(&table, columns)?;
         let load = load_of(session, &table, &places)?;
         let place = |name: &str| position(&table, name).map(|at| places.iter().position(|column| *column == at));

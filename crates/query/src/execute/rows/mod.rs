@@ -13,7 +13,7 @@ mod reading;
 pub(crate) mod run;
 mod unload;
 
-pub(crate) use define::{define, parts};
+pub(crate) use define::{define, new_relation, parts};
 pub(crate) use feed::feed;
 pub(crate) use load::Loading;
 pub(crate) use lock::lock_tables;
