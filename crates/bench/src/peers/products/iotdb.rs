@@ -3,7 +3,9 @@
 //! It listens on every address regardless of its configuration, so it runs in its own network
 //! namespace. The DataNode's heap is 5 GiB: with 1 GiB it refuses writes under load ("memory is not
 //! enough"), and its default, half of the machine, leaves too little for the client. Java gets the
-//! same flags as from IoTDB's start scripts; other settings are IoTDB's defaults.
+//! same flags as from IoTDB's start scripts. It becomes read-only when 1 % of the disk is left, not
+//! 5 %, which of a large disk is more than a test or a benchmark needs. Other settings are IoTDB's
+//! defaults.
 
 use super::{LOGBACK, Launch, Recipe, Setup};
 use crate::peers::{Durability, Result, find, probe::Probe};
@@ -58,6 +60,7 @@ fn properties(setup: &Setup) -> Vec<(&'static str, String)> {
     let folder = |name: &str| setup.data().join(name).display().to_string();
     vec![
         ("cluster_name", "bench".to_owned()),
+        ("disk_space_warning_threshold", "0.01".to_owned()),
         ("cn_internal_address", host()),
         ("cn_internal_port", port("cn_internal")),
         ("cn_consensus_port", port("cn_consensus")),
