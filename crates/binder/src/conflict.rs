@@ -96,7 +96,12 @@ impl Binder<'_> {
                         binder.known(filter)
                     })?),
                 };
-                let found = self.inferred_indexes(table, row, &keys, filter.as_ref())?;
+                let mut found = self.inferred_indexes(table, row, &keys, filter.as_ref())?;
+                // The binder's description of an index has no operator classes: those of patterns are of other indexes.
+                let is_of_patterns = |class: &ast::Name| class.name.ends_with("_pattern_ops");
+                if elements.iter().any(|element| element.operator_class.as_ref().is_some_and(is_of_patterns)) {
+                    found.clear();
+                }
                 if found.is_empty() {
                     let text = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
                     self.refuse_last(Error::new(SqlState::INVALID_COLUMN_REFERENCE, text));

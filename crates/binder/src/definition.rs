@@ -1,11 +1,11 @@
-//! Expressions of definitions: CHECK, DEFAULT, and USING of ALTER COLUMN … TYPE.
+//! Expressions of definitions: CHECK, DEFAULT, USING of ALTER COLUMN … TYPE, generated columns, and indexes.
 
 use std::sync::Arc;
 
-use catalog::CastContext;
+use catalog::{CastContext, TypeId, Volatility, builtin};
 use model::{Error, Result, SqlState};
 use parser::ast::{self, Pos};
-use scalar::Expr;
+use scalar::{Expr, ExprKind};
 
 use crate::binder::{Binder, Schema, at_place, placed_in};
 use crate::change::placeless;
@@ -22,6 +22,12 @@ pub enum DefinitionClause<'c> {
     Default(&'c TableColumn),
     /// USING of ALTER COLUMN … TYPE; the column has its next type.
     Using(&'c TableColumn),
+    /// The expression of a generated column.
+    Generated(&'c TableColumn),
+    /// A key of an index.
+    IndexKey,
+    /// The predicate of a partial index.
+    IndexPredicate,
 }
 
 /// Binds an expression of a definition. A condition becomes boolean, a value gets the type of its column by an
@@ -32,7 +38,8 @@ pub enum DefinitionClause<'c> {
 ///
 /// # Errors
 /// Those of PostgreSQL's parse analysis: 0A000 for subqueries, set-returning functions and columns in defaults, 42803
-/// for aggregates, 42P20 for window functions, 42P02 for parameters, 42804 for a wrong type, and others.
+/// for aggregates, 42P20 for window functions, 42P02 for parameters, 42804 for a wrong type, 42P17 for functions that are not
+/// immutable in generated columns and indexes, and others.
 pub fn bind_expression(
     schema: &dyn Schema,
     sql: &str,
@@ -65,13 +72,28 @@ impl Binder<'_> {
             DefinitionClause::Check => Clause::Check,
             DefinitionClause::Default(_) => Clause::Default,
             DefinitionClause::Using(_) => Clause::Using,
+            DefinitionClause::Generated(_) => Clause::Generated,
+            DefinitionClause::IndexKey => Clause::IndexExpression,
+            DefinitionClause::IndexPredicate => Clause::IndexPredicate,
         });
         let bound = self.expr(&scope, expr)?;
         let expr = match clause {
             DefinitionClause::Check => self.condition(bound, "CHECK")?,
             DefinitionClause::Default(column) => self.assigned_as("default expression", bound, column)?,
             DefinitionClause::Using(column) => self.transformed(bound, column)?,
+            DefinitionClause::Generated(column) => self.assigned_as("default expression", bound, column)?,
+            DefinitionClause::IndexKey => self.known(bound)?,
+            DefinitionClause::IndexPredicate => self.condition(bound, "WHERE")?,
         };
+        let must_last = match clause {
+            DefinitionClause::Generated(_) => Some("generation expression is not immutable"),
+            DefinitionClause::IndexKey => Some("functions in index expression must be marked IMMUTABLE"),
+            DefinitionClause::IndexPredicate => Some("functions in index predicate must be marked IMMUTABLE"),
+            _ => None,
+        };
+        if let Some(text) = must_last.filter(|_| !is_immutable(&expr)) {
+            return Err(Error::new(SqlState("42P17"), text));
+        }
         self.finished()?;
         Ok(Expression { expr, row, columns: std::mem::take(&mut self.columns) })
     }
@@ -90,4 +112,50 @@ impl Binder<'_> {
             }
         }
     }
+}
+
+/// `text || any` and `any || text`.
+const APPENDED: [u32; 2] = [2003, 2004];
+
+/// Whether an expression has the same value in all sessions and at all times.
+fn is_immutable(expr: &Expr) -> bool {
+    let function = |number| builtin().function_row(number).is_some_and(|row| row.volatility == Volatility::Immutable);
+    let mut all = true;
+    expr.visit(&mut |part| {
+        all &= match &part.kind {
+            // PostgreSQL inlines these: a cast to text, and an immutable function.
+            ExprKind::Call(call, _) if APPENDED.contains(&call.function) => {
+                call.arguments.iter().all(|ty| is_output_immutable(*ty))
+            }
+            ExprKind::Call(call, _)
+            | ExprKind::Distinct(call, _)
+            | ExprKind::NullIf(call, _)
+            | ExprKind::Quantified { call, .. }
+            | ExprKind::InList { call, .. } => function(call.function),
+            ExprKind::RowCompare { calls, .. } => calls.iter().all(|call| function(call.function)),
+            ExprKind::ViaText(of) => is_input_immutable(part.ty) && is_output_immutable(of.ty),
+            ExprKind::SqlValue(_) => false,
+            _ => true,
+        }
+    });
+    all
+}
+
+/// Whether the input function of a type is immutable. Those of times, and of types with elements, are not.
+fn is_input_immutable(ty: TypeId) -> bool {
+    let is_time = matches!(
+        ty,
+        TypeId::DATE | TypeId::TIME | TypeId::TIMETZ | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL
+    );
+    !is_time && !is_compound(ty)
+}
+
+/// Whether the output function of a type is immutable.
+fn is_output_immutable(ty: TypeId) -> bool {
+    let is_time = matches!(ty, TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ);
+    !is_time && !is_compound(ty)
+}
+
+fn is_compound(ty: TypeId) -> bool {
+    builtin().type_name(ty).ends_with("[]")
 }

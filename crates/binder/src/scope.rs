@@ -82,6 +82,8 @@ pub(crate) enum Clause {
     Default,
     /// USING of ALTER COLUMN … TYPE.
     Using,
+    /// The expression of a generated column.
+    Generated,
     Filter,
     WindowPartition,
     WindowOrder,
@@ -113,6 +115,7 @@ impl Clause {
             Clause::Check => "check constraints",
             Clause::Default => "DEFAULT expressions",
             Clause::Using => "transform expressions",
+            Clause::Generated => "column generation expressions",
             Clause::Filter => "FILTER",
             Clause::WindowPartition => "window PARTITION BY",
             Clause::WindowOrder => "window ORDER BY",
@@ -129,6 +132,7 @@ impl Clause {
             Clause::Check => Some("check constraint"),
             Clause::Default => Some("DEFAULT expression"),
             Clause::Using => Some("transform expression"),
+            Clause::Generated => Some("column generation expression"),
             _ => None,
         }
     }

@@ -1,4 +1,5 @@
-//! Row constraints of INSERT and UPDATE: NOT NULL, CHECK, and the errors for violations and duplicate keys.
+//! Row constraints of INSERT and UPDATE: NOT NULL, CHECK, and the errors for violations and duplicate keys; and the values
+//! of generated columns, which every write computes.
 
 use std::sync::Arc;
 
@@ -6,6 +7,7 @@ use model::{Datum, Error, Result, RowColumn, SqlState, Type};
 use rows::RowTable;
 
 use crate::cast::text_of;
+use crate::deparse;
 use crate::exec::Run;
 use crate::expr::{Expr, Frame};
 use crate::lower::Lower;
@@ -25,8 +27,21 @@ pub(crate) struct Writer {
 pub(crate) struct Checks {
     /// Names and conditions.
     pub(crate) conditions: Vec<(String, Expr)>,
+    /// Generated columns, also hidden ones.
+    pub(crate) generated: Vec<GeneratedColumn>,
     /// Whether crate `scalar` computes some of them.
     pub(crate) computes: bool,
+}
+
+/// A column whose value every write computes.
+pub(crate) struct GeneratedColumn {
+    /// Position.
+    pub(crate) column: usize,
+    /// Positions of the columns that the expression reads, also through other generated columns.
+    pub(crate) reads: Vec<usize>,
+    /// Whether it is hidden. Hidden columns are computed last, because they may read the others.
+    pub(crate) is_hidden: bool,
+    pub(crate) value: Expr,
 }
 
 impl Writer {
@@ -37,6 +52,40 @@ impl Writer {
 
     /// Encodes a row, stores it in slot `TARGET` and checks its constraints.
     pub(crate) fn make<'a>(&'a self, values: &[Datum<'a>], run: &Run<'a>) -> Result<&'a [u8]> {
+        if self.checks.generated.is_empty() {
+            return self.complete(values, run);
+        }
+        let mut values = values.to_vec();
+        self.compute(&mut values, &|_| true, run)?;
+        self.complete(&values, run)
+    }
+
+    /// Computes the generated columns that are `wanted` from the others.
+    fn compute<'a>(
+        &'a self,
+        values: &mut [Datum<'a>],
+        wanted: &dyn Fn(&GeneratedColumn) -> bool,
+        run: &Run<'a>,
+    ) -> Result<()> {
+        let mut bytes = Vec::new();
+        for is_hidden in [false, true] {
+            let is_due = |one: &&GeneratedColumn| one.is_hidden == is_hidden && wanted(one);
+            let mut due = self.checks.generated.iter().filter(is_due).peekable();
+            if due.peek().is_none() {
+                continue;
+            }
+            bytes.clear();
+            self.table.layout.encode_incomplete(values, &mut bytes)?;
+            self.place(&bytes, run);
+            for one in due {
+                values[one.column] = self.computed(one, run)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Encodes and checks a row that has all its values.
+    fn complete<'a>(&'a self, values: &[Datum<'a>], run: &Run<'a>) -> Result<&'a [u8]> {
         let columns = &self.table.schema.columns;
         if let Some((column, _)) =
             columns.iter().zip(values).find(|(column, value)| column.not_null && !column.dropped && value.is_null())
@@ -48,6 +97,18 @@ impl Writer {
         self.checked(&bytes, run)
     }
 
+    /// The value of a generated column for the row in slot `TARGET`.
+    fn computed<'a>(&'a self, one: &'a GeneratedColumn, run: &Run<'a>) -> Result<Datum<'a>> {
+        rows::coerce(self.table.schema.columns[one.column].ty, one.value.eval(&run.frame)?)
+    }
+
+    /// Copies a row to the arena and sets slot `TARGET` to it.
+    fn place<'a>(&self, bytes: &[u8], run: &Run<'a>) -> &'a [u8] {
+        let row: &'a [u8] = run.ctx().arena.alloc_slice_copy(bytes);
+        run.slot(TARGET).set(Some(row));
+        row
+    }
+
     /// Like [`Writer::make`]: row `old` with new values in some columns.
     pub(crate) fn change<'a>(
         &'a self,
@@ -55,6 +116,21 @@ impl Writer {
         changes: &[(usize, Datum<'a>)],
         run: &Run<'a>,
     ) -> Result<&'a [u8]> {
+        let is_read = |one: &GeneratedColumn| changes.iter().any(|(at, _)| one.reads.contains(at));
+        if !self.checks.generated.iter().any(is_read) {
+            return self.changed(old, changes, run);
+        }
+        let mut values = self.values(old)?;
+        changes.iter().for_each(|(at, value)| values[*at] = value.clone());
+        self.compute(&mut values, &is_read, run)?;
+        let mut changes = changes.to_vec();
+        let computed = self.checks.generated.iter().filter(|one| is_read(one));
+        changes.extend(computed.map(|one| (one.column, values[one.column].clone())));
+        self.changed(old, &changes, run)
+    }
+
+    /// Row `old` with these changes, which are all.
+    fn changed<'a>(&'a self, old: &'a [u8], changes: &[(usize, Datum<'a>)], run: &Run<'a>) -> Result<&'a [u8]> {
         let column = |at: usize| &self.table.schema.columns[at];
         let is_refused = |at: usize, value: &Datum<'_>| column(at).not_null && !column(at).dropped && value.is_null();
         if let Some((at, _)) = changes.iter().find(|(at, value)| is_refused(*at, value)) {
@@ -83,8 +159,7 @@ impl Writer {
 
     /// Copies a row to the arena, sets slot `TARGET` to it, and evaluates the CHECK constraints.
     fn checked<'a>(&'a self, bytes: &[u8], run: &Run<'a>) -> Result<&'a [u8]> {
-        let row: &'a [u8] = run.ctx().arena.alloc_slice_copy(bytes);
-        run.slot(TARGET).set(Some(row));
+        let row = self.place(bytes, run);
         for (name, check) in &self.checks.conditions {
             // A CHECK passes if it is NULL.
             if check.eval(&run.frame)? == Datum::Bool(false) {
@@ -107,7 +182,8 @@ impl Writer {
             Some(at) => self.table.secondary.get(at).map(|index| &**index),
         };
         let Some(def) = def.map(|index| index.def()) else { return Error::bug("a duplicate of no index") };
-        let names: Vec<&str> = def.columns.iter().map(|at| self.table.schema.columns[*at].name.as_str()).collect();
+        let schema = &self.table.schema;
+        let names: Vec<String> = def.columns.iter().map(|at| deparse::key_name(schema, *at)).collect();
         let key: Vec<String> = def.columns.iter().map(|at| self.text(*at, &values[*at], frame)).collect();
         let text = format!("duplicate key value violates unique constraint \"{}\"", def.name);
         let detail = format!("Key ({})=({}) already exists.", names.join(", "), key.join(", "));

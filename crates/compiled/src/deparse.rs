@@ -44,6 +44,44 @@ pub fn pretty(sql: &str) -> String {
     shown().unwrap_or_else(|| sql.to_owned())
 }
 
+/// The expression of a generated column, also of a hidden one, fully parenthesised; `None` for other columns.
+#[must_use]
+pub fn generated(column: &RowColumn, table: &RowSchema) -> Option<String> {
+    let sql = column.generated.as_ref()?;
+    let typer = Typer { table: Some(table) };
+    let shown = || {
+        let parsed = parse_expr(sql).ok()?;
+        let typed = if column.is_hidden() { typer.value(&parsed) } else { typer.assigned(&parsed, &Ty::of(column.ty)) };
+        print::print(&typed?, false)
+    };
+    Some(shown().unwrap_or_else(|| sql.clone()))
+}
+
+/// A key of an index: the name of a column, or an expression as it stands in a list of keys.
+#[must_use]
+pub fn key(table: &RowSchema, at: usize, is_pretty: bool) -> String {
+    let column = &table.columns[at];
+    let Some(text) = column.generated.as_ref().filter(|_| column.is_hidden()).and_then(|_| generated(column, table))
+    else {
+        return crate::ddl::quoted(&column.name);
+    };
+    let text = if is_pretty { pretty(&text) } else { text };
+    use parser::ast::ExprKind as E;
+    let is_call = |kind: &E| {
+        let is_extreme = matches!(kind, E::Greatest(_) | E::Least(_));
+        is_extreme || matches!(kind, E::Function(_) | E::Coalesce(_) | E::NullIf(_) | E::SqlValue(_))
+    };
+    if parse_expr(&text).is_ok_and(|expr| is_call(&expr.kind)) { text } else { format!("({text})") }
+}
+
+/// A key of an index in messages about its values.
+pub(crate) fn key_name(table: &RowSchema, at: usize) -> String {
+    match table.columns[at].is_hidden() {
+        true => key(table, at, true),
+        false => table.columns[at].name.clone(),
+    }
+}
+
 /// Positions of the columns in a condition, without duplicates, in order of occurrence.
 #[must_use]
 pub fn columns(sql: &str, table: &RowSchema) -> Vec<usize> {

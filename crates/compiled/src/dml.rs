@@ -350,7 +350,7 @@ impl Insert {
                     let changes = Target::changes(set, run)?;
                     return self.target.update(&changes, record, run, &mut done.changed).map(|()| true);
                 }
-                _ => return Err(writer.duplicate(index, values, &run.frame)),
+                _ => return Err(writer.duplicate(index, &writer.values(row)?, &run.frame)),
             }
         }
     }

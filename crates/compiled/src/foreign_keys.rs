@@ -1,5 +1,6 @@
 //! Foreign keys: checks and actions (CASCADE, SET NULL, SET DEFAULT). They run at the end of the statement, as in
-//! PostgreSQL, and read the newest committed rows whatever the snapshot shows.
+//! PostgreSQL, and read the newest committed rows whatever the snapshot shows. Checks of deferred constraints run at
+//! COMMIT ([`check_postponed`]), for the rows that the transaction has changed by then.
 //!
 //! The referenced row is locked `KeyShare` until the transaction ends. Deleting it or changing its key takes
 //! `Update`, so no new reference appears in the meantime.
@@ -12,14 +13,18 @@ use std::collections::VecDeque;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use model::{Datum, Error, Referential, Result, RowForeignKey, SqlState, TableId};
-use rows::{Direction, IndexData, Isolation, LockMode, Locked, Put, RecordId, RowTable, WaitPolicy, key};
+use bumpalo::Bump;
+use crossbeam_epoch::Guard;
+use env::Event;
+use model::{Datum, Deferral, Error, Referential, Result, RowForeignKey, SqlState, TableId};
+use rows::{Direction, IndexData, Isolation, LockMode, Locked, Put, RecordId, RowTable, Txn, WaitPolicy, key};
 
 use crate::cast::text_of;
 use crate::constraints::Writer;
-use crate::exec::Run;
+use crate::exec::{ExecContext, ReadSource, Run, SubPlans};
 use crate::expr::Expr;
 use crate::lower::{Lower, refused};
+use crate::statement::{Session, Tables};
 use crate::stored_expressions::StoredExpressions;
 
 /// The foreign keys that a statement must check.
@@ -78,10 +83,14 @@ pub(crate) enum ChangeKind<'s> {
 }
 
 impl ChangeKind<'_> {
-    fn touches(self, columns: &[usize]) -> bool {
+    /// Whether it may change one of these columns of the table. Any change may change a generated column.
+    fn touches(self, table: &RowTable, columns: &[usize]) -> bool {
         match self {
             ChangeKind::Insert | ChangeKind::Delete | ChangeKind::All => true,
-            ChangeKind::Update(set) => set.iter().any(|(column, _)| columns.contains(column)),
+            ChangeKind::Update(set) => {
+                let is_generated = |column: &usize| table.schema.columns[*column].generated.is_some();
+                set.iter().any(|(column, _)| columns.contains(column)) || columns.iter().any(is_generated)
+            }
         }
     }
 
@@ -122,7 +131,7 @@ impl ForeignKeys {
         stored: &mut StoredExpressions<'_>,
     ) -> Lower<()> {
         if !matches!(change, ChangeKind::Delete) {
-            for def in table.schema.foreign_keys.iter().filter(|def| change.touches(&def.columns)) {
+            for def in table.schema.foreign_keys.iter().filter(|def| change.touches(table, &def.columns)) {
                 let is_own = def.table == table.id();
                 let parent = if is_own { Some(Arc::clone(table)) } else { stored.tables.by_id(def.table) };
                 let Some(parent) = parent else { return refused("a foreign key to a table that does not exist") };
@@ -134,7 +143,7 @@ impl ForeignKeys {
         }
         for child in stored.tables.referring(table.id()) {
             for def in child.schema.foreign_keys.iter().filter(|def| def.table == table.id()) {
-                if !change.touches(&def.referred) {
+                if !change.touches(table, &def.referred) {
                     continue;
                 }
                 let reference = Reference::new(def, Arc::clone(&child), Arc::clone(table))?;
@@ -223,7 +232,11 @@ impl ForeignKeys {
             queue.extend(change.map(|change| (node, change)));
         }
         // Rows that already hold the default values reference the removed row.
-        if action == Referential::SetDefault { reference.refuse(&values, Referential::NoAction, run) } else { Ok(()) }
+        if action == Referential::SetDefault {
+            reference.refuse_now(&values, Referential::NoAction, run)
+        } else {
+            Ok(())
+        }
     }
 
     /// Applies an action to one referencing row. `None` if it no longer references the old key.
@@ -260,7 +273,9 @@ impl ForeignKeys {
         let writer = writer.ok_or_else(|| Error::bug("a foreign key action on a table without a writer"))?;
         let all: Vec<usize> = (0..table.schema.columns.len()).collect();
         let mut values = fields(table, row, &all)?;
-        for (at, column) in reference.def.columns.iter().enumerate() {
+        let chosen = &reference.def.delete_columns;
+        let is_set = |column: &usize| new_key.is_some() || chosen.is_empty() || chosen.contains(column);
+        for (at, column) in reference.def.columns.iter().enumerate().filter(|(_, column)| is_set(column)) {
             values[*column] = match (action, new_key) {
                 (Referential::Cascade, Some(key)) => rows::coerce(table.schema.columns[*column].ty, key[at].clone())?,
                 (Referential::SetDefault, _) => defaults[at].eval(&run.frame)?,
@@ -272,8 +287,88 @@ impl ForeignKeys {
         match put {
             Put::Done(_) => Ok(Some(Changed { record, old: Some(row), new: Some(new) })),
             Put::Wait(event) => Err(run.ctx().wait(event)),
-            Put::Duplicate { index, .. } => Err(writer.duplicate(index, &values, &run.frame)),
+            Put::Duplicate { index, .. } => Err(writer.duplicate(index, &writer.values(new)?, &run.frame)),
         }
+    }
+}
+
+/// Foreign keys of one changed table, for [`check_postponed`].
+struct Postponed {
+    own: Vec<Reference>,
+    others: Vec<Reference>,
+    records: Vec<RecordId>,
+    table: Arc<RowTable>,
+}
+
+/// Checks deferrable foreign keys for all rows that the transaction has changed. `Ok(Err(event))`: wait, then call again.
+///
+/// - `which`: whether to check the constraint of a table.
+///
+/// # Errors
+/// 23503 for a row that violates one; those of locks.
+pub fn check_postponed(
+    txn: &mut Txn,
+    tables: &dyn Tables,
+    which: &dyn Fn(&Txn, TableId, &RowForeignKey) -> bool,
+    session: Session<'_>,
+    guard: &Guard,
+) -> Result<std::result::Result<(), Event>> {
+    let mut all = Vec::new();
+    for (table, records) in txn.changed_records() {
+        let is_due = |child: TableId, def: &&RowForeignKey| def.deferral != Deferral::Never && which(txn, child, def);
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        for def in table.schema.foreign_keys.iter().filter(|def| is_due(table.id(), def)) {
+            let parent = if def.table == table.id() { Some(Arc::clone(&table)) } else { tables.by_id(def.table) };
+            let Some(parent) = parent else { continue };
+            own.push(Reference::of(def, Arc::clone(&table), parent)?);
+        }
+        for child in tables.referring(table.id()) {
+            let child = if child.id() == table.id() { Arc::clone(&table) } else { child };
+            let refers = |def: &&RowForeignKey| def.table == table.id() && is_due(child.id(), def);
+            for def in child.schema.foreign_keys.iter().filter(refers) {
+                others.push(Reference::of(def, Arc::clone(&child), Arc::clone(&table))?);
+            }
+        }
+        if !own.is_empty() || !others.is_empty() {
+            all.push(Postponed { own, others, records, table });
+        }
+    }
+    if all.is_empty() {
+        return Ok(Ok(()));
+    }
+    let arena = Bump::new();
+    let ctx = ExecContext::new(&[], &arena, guard, session, SubPlans::default(), ReadSource::of(txn));
+    let mut run = Run::new(&[], &ctx, Vec::new());
+    let checked = all.iter().try_for_each(|one| one.check(&mut run));
+    match (checked, ctx.waits()) {
+        (Ok(()), _) => Ok(Ok(())),
+        (Err(_), Some(event)) => Ok(Err(event)),
+        (Err(error), None) => Err(error),
+    }
+}
+
+impl Postponed {
+    fn check<'a>(&'a self, run: &mut Run<'a>) -> Result<()> {
+        for record in self.records.iter().copied() {
+            run.ctx().look()?;
+            let (old, new) = run.txn(|txn| txn.row_change(&self.table, record, run.guard()))?;
+            if let Some(old) = old {
+                for reference in &self.others {
+                    let values = fields(&self.table, old, &reference.def.referred)?;
+                    let after = new.map(|new| fields(&self.table, new, &reference.def.referred)).transpose()?;
+                    let is_kept = after.as_ref().is_some_and(|after| identical(&values, after));
+                    if !is_kept && !values.iter().any(Datum::is_null) {
+                        reference.refuse_now(&values, Referential::NoAction, run)?;
+                    }
+                }
+            }
+            if let Some(new) = new {
+                for reference in &self.own {
+                    reference.check_now(&Changed { record, old, new: Some(new) }, new, run)?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -294,10 +389,17 @@ impl ForeignKeys {
 }
 
 impl Reference {
+    /// Like [`Reference::new`], of keys that a statement has used before.
+    fn of(def: &RowForeignKey, child: Arc<RowTable>, parent: Arc<RowTable>) -> Result<Reference> {
+        let unknown = || Error::bug("a foreign key without an index that it refers to");
+        Reference::new(def, child, parent).map_err(|stop| stop.into_error(unknown))
+    }
+
     fn new(def: &RowForeignKey, child: Arc<RowTable>, parent: Arc<RowTable>) -> Lower<Reference> {
         let over = |index: &Arc<IndexData>| {
             let columns = &index.def().columns;
             index.def().unique
+                && index.def().predicate.is_none()
                 && columns.len() == def.referred.len()
                 && columns.iter().all(|at| def.referred.contains(at))
         };
@@ -336,11 +438,37 @@ impl Reference {
         Ok(Some(bytes))
     }
 
-    /// Error 23503 if the referenced row of a new or changed row does not exist; else locks it.
+    /// Whether the check is left to the end of the transaction.
+    fn is_postponed(&self, run: &Run<'_>) -> Result<bool> {
+        if self.def.deferral == Deferral::Never {
+            return Ok(false);
+        }
+        run.txn(|txn| {
+            let initially = self.def.deferral == Deferral::Deferred;
+            let is_deferred = txn.is_deferred(self.child.id(), &self.def.name, initially);
+            if is_deferred {
+                txn.postpone();
+            }
+            Ok(is_deferred)
+        })
+    }
+
+    /// Checks a new or changed row, unless that is left to the end of the transaction.
     fn check<'a>(&'a self, change: &Changed<'a>, new: &'a [u8], run: &mut Run<'a>) -> Result<()> {
+        if self.is_postponed(run)? { Ok(()) } else { self.check_now(change, new, run) }
+    }
+
+    /// Error 23503 if the referenced row of a new or changed row does not exist; else locks it.
+    fn check_now<'a>(&'a self, change: &Changed<'a>, new: &'a [u8], run: &mut Run<'a>) -> Result<()> {
         let values = fields(&self.child, new, &self.def.columns)?;
         if values.iter().any(Datum::is_null) {
-            return Ok(());
+            if !self.def.match_full || values.iter().all(Datum::is_null) {
+                return Ok(());
+            }
+            let table = &self.child.schema.name.table;
+            let text =
+                format!("insert or update on table \"{table}\" violates foreign key constraint \"{}\"", self.def.name);
+            return Err(self.violated(text, "MATCH FULL does not allow mixing of null and nonnull key values.".into()));
         }
         if let Some(old) = change.old
             && same(&fields(&self.child, old, &self.def.columns)?, &values)
@@ -390,8 +518,16 @@ impl Reference {
         Err(Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint("run the transaction again"))
     }
 
-    /// Error 23503 if a row still references the removed key.
+    /// Refuses the removal of a key, unless that is left to the end of the transaction.
     fn refuse<'a>(&'a self, values: &[Datum<'a>], action: Referential, run: &mut Run<'a>) -> Result<()> {
+        if action != Referential::Restrict && self.is_postponed(run)? {
+            return Ok(());
+        }
+        self.refuse_now(values, action, run)
+    }
+
+    /// Error 23503 if a row still references the removed key.
+    fn refuse_now<'a>(&'a self, values: &[Datum<'a>], action: Referential, run: &mut Run<'a>) -> Result<()> {
         let Some(key) = self.key(values)? else { return Ok(()) };
         // NO ACTION is satisfied if the key exists again.
         if action != Referential::Restrict && run.txn(|txn| txn.has_key(&self.parent, self.index, &key, run.guard()))? {
@@ -430,7 +566,7 @@ impl Reference {
         let columns = &self.def.columns;
         let mut indexes = self.child.primary.iter().chain(&self.child.secondary);
         let index = indexes.find(|index| {
-            let first = index.def().columns.get(..columns.len());
+            let first = index.def().columns.get(..columns.len()).filter(|_| index.def().predicate.is_none());
             first.is_some_and(|first| first.iter().all(|column| columns.contains(column)))
         });
         let Some(index) = index else {

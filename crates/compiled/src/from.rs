@@ -15,6 +15,8 @@ pub(crate) struct Source {
     pub(crate) table: Arc<RowTable>,
     /// Set for a derived table.
     pub(crate) derived: Option<DerivedRef>,
+    /// Expressions of the table's hidden columns, by position, over the row in this slot.
+    pub(crate) hidden: Vec<(usize, Expr)>,
 }
 
 /// Reference to a derived table: its number, and the outer values that its query takes.
@@ -27,7 +29,12 @@ pub(crate) struct DerivedRef {
 impl Source {
     /// A stored table.
     pub(crate) fn stored(slot: usize, table: Arc<RowTable>) -> Source {
-        Source { slot, table, derived: None }
+        Source { slot, table, derived: None, hidden: Vec::new() }
+    }
+
+    /// The expression of a hidden column.
+    pub(crate) fn hidden(&self, column: usize) -> Option<&Expr> {
+        self.hidden.iter().find(|(at, _)| *at == column).map(|(_, expr)| expr)
     }
 
     pub(crate) fn schema(&self) -> &RowSchema {

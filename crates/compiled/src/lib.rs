@@ -2,9 +2,9 @@
 //! access path, and then runs in microseconds.
 //!
 //! - [`lower`], [`lower_change`], [`prepare`], [`prepare_change`], [`run`]: the entry points; [`Load`]: rows from outside
-//!   (COPY, INSERT … SELECT).
+//!   (COPY, INSERT … SELECT); [`check_postponed`]: deferred constraints at COMMIT.
 //! - `lower`: from bound trees to plans.
-//! - `plan`, `from`, `key_cast`, `exec`: access paths, join order, nested loops.
+//! - `plan`, `predicate`, `from`, `key_cast`, `exec`: access paths, join order, nested loops.
 //! - `expr`, `cast`, `types`, `array`, `sequences`, `aggregate`: evaluation.
 //! - `statement`, `select`, `sort_limit`, `subquery`, `derived_tables`, `dml`, `constraints`, `foreign_keys`: statements.
 //! - `ddl`: definition statements.
@@ -29,6 +29,7 @@ mod from;
 mod key_cast;
 mod lower;
 mod plan;
+mod predicate;
 mod select;
 mod sequences;
 mod sort_limit;
@@ -47,6 +48,7 @@ pub use ddl::{
     is_temporary, new_relation, set_option,
 };
 pub use dml::{Incoming, Load, Loaded, Refused};
+pub use foreign_keys::check_postponed;
 pub use lower::{Lowered, NotLowered, lower, lower_change, lower_load, prepare, prepare_change};
 pub use select::Output;
 pub use sequences::{Numbers, is_of_sequence};

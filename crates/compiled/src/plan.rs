@@ -14,6 +14,7 @@ use rows::RowTable;
 use crate::expr::{Comparison, Expr, all_of, any_of};
 use crate::from::Source;
 use crate::key_cast::{self, ColumnCast};
+use crate::predicate;
 
 /// One table of a join and its access path.
 #[derive(Clone, Debug)]
@@ -506,6 +507,7 @@ fn stored(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
     let mut best = Found { access: Access::All, cost: 1_000, ordered: false };
     let primary = table.primary.as_ref().map(|_| IndexRef::Primary);
     for which in primary.into_iter().chain((0..table.secondary.len()).map(IndexRef::Secondary)) {
+        let Some(is_partial) = serves(source, which, conditions) else { continue };
         let columns = columns_of(table, which);
         let lists = [prefixes(source, columns, conditions, bound), rows_in(source, columns, conditions, bound)];
         for keys in lists.into_iter().flatten() {
@@ -537,13 +539,15 @@ fn stored(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
             None => (None, None),
         };
         let (ordered, backwards) = in_order(source, &columns[equal.len()..], &columns[..equal.len()], order);
-        if equal.is_empty() && low.is_none() && high.is_none() && !ordered {
+        let is_open = equal.is_empty() && low.is_none() && high.is_none() && !ordered;
+        if is_open && !is_partial {
             continue;
         }
         let ranges = u32::from(low.is_some()) + u32::from(high.is_some());
         let whole = equal.len() == columns.len() && unique(table, which);
         let cost = match (whole, equal.len(), ranges) {
             (true, ..) => ONE_ROW,
+            _ if is_open => PARTIAL,
             (_, equal, ranges) => cost_of(equal, columns.len()) - 2 * ranges - u32::from(ordered),
         };
         if cost < best.cost {
@@ -570,6 +574,16 @@ fn stored(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
         _ => {}
     }
     best
+}
+
+/// Cost of all rows of a partial index.
+const PARTIAL: u32 = 900;
+
+/// Whether an index is partial; `None` if it may lack rows that fulfil the conditions.
+fn serves(source: &Source, which: IndexRef, conditions: &[&Expr]) -> Option<bool> {
+    let IndexRef::Secondary(at) = which else { return Some(false) };
+    let Some(column) = source.table.secondary[at].def().predicate else { return Some(false) };
+    source.hidden(column).is_some_and(|predicate| predicate::implies(conditions, predicate)).then_some(true)
 }
 
 /// Filters on the index columns from position `known`.
@@ -781,7 +795,11 @@ fn subquery_points(source: &Source, conditions: &[&Expr], bound: &[usize]) -> Op
     })
 }
 
+/// Whether it is the column, or the expression that a hidden column holds.
 fn is_field(expr: &Expr, source: &Source, wanted: usize) -> bool {
+    if source.hidden(wanted).is_some_and(|hidden| hidden == expr) {
+        return true;
+    }
     matches!(expr, Expr::Field { slot, column, .. } if *slot == source.slot && *column == wanted)
 }
 

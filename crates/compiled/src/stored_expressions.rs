@@ -1,4 +1,5 @@
-//! Expressions of definitions: CHECK conditions and defaults, which tables store as SQL, and USING of ALTER COLUMN TYPE.
+//! Expressions of definitions: CHECK conditions, defaults and generated columns, which tables store as SQL, and USING of
+//! ALTER COLUMN TYPE.
 //! They are parsed by crate `parser`, bound by crate `binder` and lowered like those of statements.
 //!
 //! - [`StoredExpressions`]: the stored expressions that a statement needs.
@@ -15,7 +16,7 @@ use parser::ast::{self, ExprKind};
 use parser::lexer::{Lexer, TokenKind};
 use rows::RowTable;
 
-use crate::constraints::Checks;
+use crate::constraints::{Checks, GeneratedColumn, TARGET};
 use crate::expr::{Expr, Value};
 use crate::lower::{Lower, Parts, lower_expression};
 use crate::statement::Tables;
@@ -48,6 +49,14 @@ impl StoredExpressions<'_> {
             checks.computes |= needs.computes;
             checks.conditions.push((check.name.clone(), condition));
         }
+        for (at, column) in table.schema.columns.iter().enumerate() {
+            let Some(sql) = &column.generated else { continue };
+            let (value, needs) = generated(sql, table, at, TARGET, self.tables)?;
+            checks.computes |= needs.computes;
+            let (reads, is_hidden) = (reads(sql, &table.schema)?, column.is_hidden());
+            checks.generated.push(GeneratedColumn { column: at, reads, is_hidden, value });
+        }
+        self.parts.computes |= checks.computes;
         let checks = Arc::new(checks);
         if is_shared {
             table.derived.keep(&checks);
@@ -113,7 +122,91 @@ pub(crate) fn lowered(
 ) -> Lower<(Expr, Parts)> {
     let described = table.map(|table| described(&table.schema));
     let bound = binder::bind_expression(&Facts(session), "", expr, described.as_ref(), clause)?;
-    lower_expression(&bound, table, tables, session)
+    lower_expression(&bound, table.map(|table| (table, TARGET)), tables, session)
+}
+
+/// Binds and lowers the expression of a generated column, which may be a hidden one, for the row in a slot. Its constants
+/// are read by fixed settings, so that all sessions compute the same values.
+fn generated(sql: &str, table: &Arc<RowTable>, at: usize, slot: usize, tables: &dyn Tables) -> Lower<(Expr, Parts)> {
+    let (session, column) = (scalar::Session::default(), &table.schema.columns[at]);
+    let of = table_column(column);
+    let clause = if column.is_hidden() { DefinitionClause::IndexKey } else { DefinitionClause::Generated(&of) };
+    let described = described(&table.schema);
+    let bound = binder::bind_expression(&Facts(&session), "", &parsed(sql)?, Some(&described), clause)?;
+    lower_expression(&bound, Some((table, slot)), tables, &session)
+}
+
+/// Positions of the columns that an expression reads, also through generated columns.
+fn reads(sql: &str, schema: &RowSchema) -> Result<Vec<usize>> {
+    let mut found = columns(sql, schema)?;
+    for at in found.clone() {
+        if let Some(sql) = &schema.columns[at].generated {
+            found.extend(columns(sql, schema)?);
+        }
+    }
+    Ok(found)
+}
+
+/// The expressions of all generated columns of a table, by position, for the row in slot `TARGET`.
+pub(crate) fn all_generated(table: &Arc<RowTable>) -> Lower<Vec<(usize, Expr)>> {
+    let mut found = Vec::new();
+    for (at, column) in table.schema.columns.iter().enumerate() {
+        if let Some(sql) = &column.generated {
+            found.push((at, generated(sql, table, at, TARGET, &NoTables)?.0));
+        }
+    }
+    Ok(found)
+}
+
+/// The catalog of expressions that name no tables and no sequences.
+pub(crate) struct NoTables;
+
+impl Tables for NoTables {
+    fn table(&self, _: Option<&str>, _: &str) -> Option<Arc<RowTable>> {
+        None
+    }
+
+    fn sequence(&self, _: Option<&str>, _: &str) -> Option<SequenceRef> {
+        None
+    }
+
+    fn by_id(&self, _: TableId) -> Option<Arc<RowTable>> {
+        None
+    }
+
+    fn referring(&self, _: TableId) -> Vec<Arc<RowTable>> {
+        Vec::new()
+    }
+}
+
+/// The expressions of the hidden columns of a table, by position, for the row in a slot.
+///
+/// # Errors
+/// XX001 for text that is no expression; those of the binder.
+pub(crate) fn hidden(table: &Arc<RowTable>, slot: usize, tables: &dyn Tables) -> Lower<Vec<(usize, Expr)>> {
+    let mut found = Vec::new();
+    for (at, column) in table.schema.columns.iter().enumerate().filter(|(_, column)| column.is_hidden()) {
+        let sql = column.generated.as_deref().unwrap_or_default();
+        found.push((at, generated(sql, table, at, slot, tables)?.0));
+    }
+    Ok(found)
+}
+
+/// The type of a key of an index, and the key over the row of a table in slot `TARGET`.
+///
+/// # Errors
+/// Those of the binder, without a place.
+pub(crate) fn index_key(
+    expr: &ast::Expr,
+    table: &Arc<RowTable>,
+    clause: DefinitionClause<'_>,
+    session: &scalar::Session,
+    tables: &dyn Tables,
+) -> Lower<(TypeId, i32, Expr)> {
+    let described = described(&table.schema);
+    let bound = binder::bind_expression(&Facts(session), "", expr, Some(&described), clause)?;
+    let (lowered, _) = lower_expression(&bound, Some((table, TARGET)), tables, session)?;
+    Ok((bound.expr.ty, bound.expr.typmod, lowered))
 }
 
 /// Number and type modifier of a type as a definition names it.

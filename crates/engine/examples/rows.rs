@@ -45,8 +45,14 @@ fn main() -> Result<()> {
 fn fill(engine: &Engine) -> Result<TableId> {
     let mut txn = engine.begin(Isolation::ReadCommitted, Lsn::ZERO);
     let column = |name: &str, ty| RowColumn { not_null: true, ..RowColumn::new(name, ty) };
-    let primary =
-        RowIndex { id: txn.next_number(), name: "t_pkey".into(), columns: vec![0], unique: true, constraint: true };
+    let primary = RowIndex {
+        id: txn.next_number(),
+        name: "t_pkey".into(),
+        columns: vec![0],
+        unique: true,
+        constraint: true,
+        ..RowIndex::default()
+    };
     let schema = RowSchema {
         id: TableId(txn.next_number()),
         name: TableName::public("t"),

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use model::{
     Column, ColumnId, ColumnRole, DataType, Error, Result, RowIndex, RowSchema, RowSchemaRef, SequenceRef, SqlState,
-    TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, ViewRef, ViewSpec, limits,
+    TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, Type, ViewRef, ViewSpec, limits,
 };
 
-use crate::catalog_object::{CatalogObject, ObjectKey, encode_view};
+use crate::catalog_object::{CatalogObject, CommentKey, ObjectKey, encode_view};
 
 /// Schemas, tables, indexes, sequences and views. Immutable; a change returns a new catalog.
 ///
@@ -22,6 +22,7 @@ pub struct Catalog {
     row_tables: BTreeMap<TableId, RowSchemaRef>,
     sequences: BTreeMap<u32, SequenceRef>,
     views: BTreeMap<u32, ViewRef>,
+    comments: BTreeMap<CommentKey, Arc<str>>,
     /// Names of all relations except `columns` tables.
     relations: BTreeMap<TableName, Relation>,
 }
@@ -71,6 +72,7 @@ impl Default for Catalog {
             row_tables: BTreeMap::new(),
             sequences: BTreeMap::new(),
             views: BTreeMap::new(),
+            comments: BTreeMap::new(),
             relations: BTreeMap::new(),
         }
     }
@@ -163,6 +165,17 @@ impl Catalog {
         self.views.values()
     }
 
+    /// The comment on an object.
+    #[must_use]
+    pub fn comment(&self, key: &CommentKey) -> Option<&Arc<str>> {
+        self.comments.get(key)
+    }
+
+    /// All comments. An object that was dropped may still have one.
+    pub fn comments(&self) -> impl Iterator<Item = (&CommentKey, &Arc<str>)> {
+        self.comments.iter()
+    }
+
     /// Schema and name of a table or view.
     #[must_use]
     pub fn name_of(&self, object: u32) -> Option<&TableName> {
@@ -241,7 +254,8 @@ impl Catalog {
         let row_tables = self.row_tables.values().cloned().map(CatalogObject::RowTable);
         let sequences = self.sequences.values().cloned().map(CatalogObject::Sequence);
         let views = self.views.values().cloned().map(CatalogObject::View);
-        schemas.chain(tables).chain(row_tables).chain(sequences).chain(views)
+        let comments = self.comments.iter().map(|(key, text)| CatalogObject::Comment(*key, Arc::clone(text)));
+        schemas.chain(tables).chain(row_tables).chain(sequences).chain(views).chain(comments)
     }
 
     /// The object with this key, if it exists.
@@ -252,6 +266,7 @@ impl Catalog {
             ObjectKey::RowTable(id) => self.row_tables.get(id).cloned().map(CatalogObject::RowTable),
             ObjectKey::Sequence(id) => self.sequences.get(id).cloned().map(CatalogObject::Sequence),
             ObjectKey::View(id) => self.views.get(id).cloned().map(CatalogObject::View),
+            ObjectKey::Comment(key) => self.comment(key).map(|text| CatalogObject::Comment(*key, Arc::clone(text))),
         }
     }
 
@@ -284,6 +299,11 @@ impl Catalog {
             CatalogObject::RowTable(schema) => self.with_row_table(schema),
             CatalogObject::Sequence(sequence) => self.with_sequence(sequence),
             CatalogObject::View(view) => self.with_view(view),
+            CatalogObject::Comment(key, text) => {
+                let mut next = self.clone();
+                next.comments.insert(key, text);
+                Ok(next)
+            }
         }
     }
 
@@ -297,6 +317,11 @@ impl Catalog {
             ObjectKey::Table(id) | ObjectKey::RowTable(id) => Ok(self.without_table(*id)),
             ObjectKey::Sequence(id) => Ok(self.without_sequence(*id)),
             ObjectKey::View(id) => Ok(self.without_view(*id)),
+            ObjectKey::Comment(key) => {
+                let mut next = self.clone();
+                next.comments.remove(key);
+                Ok(next)
+            }
         }
     }
 
@@ -671,7 +696,7 @@ pub(crate) fn check_row_schema(table: &RowSchema) -> Result<()> {
     let mut ids = BTreeSet::new();
     for index in indexes(table) {
         check_name("index", &index.name)?;
-        check_positions(table, &index.name, &index.columns)?;
+        check_index_columns(table, index)?;
         if index.columns.is_empty() || !ids.insert(index.id) {
             return Err(invalid(table, &format!("has index \"{}\" twice or without columns", index.name)));
         }
@@ -688,6 +713,20 @@ pub(crate) fn check_row_schema(table: &RowSchema) -> Result<()> {
     }
     for key in &table.foreign_keys {
         check_positions(table, &key.name, &key.columns)?;
+    }
+    Ok(())
+}
+
+/// Keys and columns of INCLUDE are columns with names or hidden ones; the predicate is a hidden boolean.
+fn check_index_columns(table: &RowSchema, index: &RowIndex) -> Result<()> {
+    let is_there = |at: &usize| table.columns.get(*at).is_some_and(|column| !column.dropped || column.is_hidden());
+    if let Some(at) = index.uses().find(|at| !is_there(at)) {
+        return Err(invalid(table, &format!("has no column {at}, which \"{}\" uses", index.name)));
+    }
+    let is_bool = |at: usize| table.columns[at].is_hidden() && table.columns[at].ty == Type::Bool;
+    let has_keys = index.keys.is_empty() || index.keys.len() == index.columns.len();
+    if index.predicate.is_some_and(|at| !is_bool(at)) || !has_keys {
+        return Err(invalid(table, &format!("has an invalid index \"{}\"", index.name)));
     }
     Ok(())
 }

@@ -11,8 +11,8 @@
 use std::sync::Arc;
 
 use model::{
-    CheckOption, Column, ColumnId, ColumnRole, DataType, Identity, Materialized, Referential, Result, RowCheck,
-    RowColumn, RowForeignKey, RowIndex, RowSchema, RowSchemaRef, SequenceOwner, SequenceRef, SequenceSpec,
+    CheckOption, Column, ColumnId, ColumnRole, DataType, Deferral, Identity, Materialized, Referential, Result, RowCheck,
+    RowColumn, RowForeignKey, RowIndex, RowIndexKey, RowSchema, RowSchemaRef, SequenceOwner, SequenceRef, SequenceSpec,
     TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, Type, ViewBase, ViewColumn, ViewRef,
     ViewReference, ViewReferenceColumn, ViewSpec,
 };
@@ -27,6 +27,7 @@ const KIND_TABLE: u8 = 2;
 const KIND_ROW_TABLE: u8 = 3;
 const KIND_SEQUENCE: u8 = 4;
 const KIND_VIEW: u8 = 5;
+const KIND_COMMENT: u8 = 32;
 
 /// An object of the catalog, with its definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +37,7 @@ pub(crate) enum CatalogObject {
     RowTable(RowSchemaRef),
     Sequence(SequenceRef),
     View(ViewRef),
+    Comment(CommentKey, Arc<str>),
 }
 
 /// Kind and identity of an object: its number, or the name of a schema. Ordered so that an object
@@ -47,6 +49,18 @@ pub(crate) enum ObjectKey {
     RowTable(TableId),
     Sequence(u32),
     View(u32),
+    Comment(CommentKey),
+}
+
+/// What a comment is about, by the numbers of `pg_description`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CommentKey {
+    /// Number of the system catalog that lists the object.
+    pub class: u32,
+    /// Number of the object in it.
+    pub object: u32,
+    /// Number of a column of the object; 0 for the object.
+    pub column: u32,
 }
 
 /// State that a commit gives to the object that it creates or alters.
@@ -60,6 +74,13 @@ pub(crate) enum NewState {
     Sequence(SequenceState),
 }
 
+impl std::fmt::Display for CommentKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let CommentKey { class, object, column } = self;
+        write!(f, "object {object} of catalog {class}, column {column}")
+    }
+}
+
 impl ObjectKey {
     fn kind(&self) -> u8 {
         match self {
@@ -68,6 +89,7 @@ impl ObjectKey {
             ObjectKey::RowTable(_) => KIND_ROW_TABLE,
             ObjectKey::Sequence(_) => KIND_SEQUENCE,
             ObjectKey::View(_) => KIND_VIEW,
+            ObjectKey::Comment(_) => KIND_COMMENT,
         }
     }
 
@@ -75,7 +97,7 @@ impl ObjectKey {
     /// materialized view has that of the table with its rows.
     pub(crate) fn number(&self) -> Option<u32> {
         match self {
-            ObjectKey::Schema(_) => None,
+            ObjectKey::Schema(_) | ObjectKey::Comment(_) => None,
             ObjectKey::Table(id) | ObjectKey::RowTable(id) => Some(id.0),
             ObjectKey::Sequence(id) | ObjectKey::View(id) => Some(*id),
         }
@@ -87,6 +109,10 @@ impl ObjectKey {
             ObjectKey::Schema(name) => out.put_bytes(name.as_bytes()),
             ObjectKey::Table(id) | ObjectKey::RowTable(id) => out.put_bytes(&id.0.to_le_bytes()),
             ObjectKey::Sequence(id) | ObjectKey::View(id) => out.put_bytes(&id.to_le_bytes()),
+            ObjectKey::Comment(CommentKey { class, object, column }) => {
+                let numbers = [class.to_le_bytes(), object.to_le_bytes(), column.to_le_bytes()];
+                out.put_bytes(numbers.as_flattened());
+            }
         }
     }
 
@@ -104,6 +130,7 @@ impl ObjectKey {
             KIND_ROW_TABLE => ObjectKey::RowTable(TableId(id.u32()?)),
             KIND_SEQUENCE => ObjectKey::Sequence(id.u32()?),
             KIND_VIEW => ObjectKey::View(id.u32()?),
+            KIND_COMMENT => ObjectKey::Comment(CommentKey { class: id.u32()?, object: id.u32()?, column: id.u32()? }),
             other => return Err(take.malformed(&format!("has an object of kind {other}"))),
         };
         id.end()?;
@@ -119,6 +146,7 @@ impl std::fmt::Display for ObjectKey {
             ObjectKey::RowTable(id) => write!(f, "rows table number {id}"),
             ObjectKey::Sequence(id) => write!(f, "sequence number {id}"),
             ObjectKey::View(id) => write!(f, "view number {id}"),
+            ObjectKey::Comment(key) => write!(f, "comment on {key}"),
         }
     }
 }
@@ -131,6 +159,7 @@ impl std::fmt::Display for CatalogObject {
             CatalogObject::RowTable(schema) => write!(f, "rows table {}", schema.name),
             CatalogObject::Sequence(sequence) => write!(f, "sequence {}", sequence.name),
             CatalogObject::View(view) => write!(f, "view {}", view.name),
+            CatalogObject::Comment(key, _) => write!(f, "comment on {key}"),
         }
     }
 }
@@ -144,6 +173,8 @@ impl CatalogObject {
             CatalogObject::RowTable(schema) => schema.name.is_temporary(),
             CatalogObject::Sequence(sequence) => sequence.name.is_temporary(),
             CatalogObject::View(view) => view.name.is_temporary(),
+            // Those on temporary objects are not stored.
+            CatalogObject::Comment(..) => false,
         }
     }
 
@@ -154,6 +185,7 @@ impl CatalogObject {
             CatalogObject::RowTable(schema) => ObjectKey::RowTable(schema.id),
             CatalogObject::Sequence(sequence) => ObjectKey::Sequence(sequence.id),
             CatalogObject::View(view) => ObjectKey::View(view.id),
+            CatalogObject::Comment(key, _) => ObjectKey::Comment(*key),
         }
     }
 
@@ -179,6 +211,7 @@ impl CatalogObject {
             CatalogObject::RowTable(schema) => encode_row_schema(schema, &mut definition),
             CatalogObject::Sequence(sequence) => encode_sequence(sequence, &mut definition),
             CatalogObject::View(view) => encode_view(view, &mut definition),
+            CatalogObject::Comment(_, text) => definition.extend_from_slice(text.as_bytes()),
         }
         out.put_bytes(&definition);
     }
@@ -193,6 +226,11 @@ impl CatalogObject {
             ObjectKey::RowTable(id) => CatalogObject::RowTable(decode_row_table(id, &mut take)?),
             ObjectKey::Sequence(id) => CatalogObject::Sequence(Arc::new(decode_sequence(id, &mut take)?)),
             ObjectKey::View(id) => CatalogObject::View(Arc::new(decode_view(id, &mut take)?)),
+            ObjectKey::Comment(key) => {
+                let text =
+                    std::str::from_utf8(take.rest()).map_err(|_| take.malformed("has a comment that is not UTF-8"))?;
+                CatalogObject::Comment(key, text.into())
+            }
         };
         take.end()?;
         Ok(object)
@@ -236,7 +274,6 @@ const TABLE_UNCOMPRESSED: u8 = 2;
 fn encode_table(table: &Table, out: &mut Vec<u8>) {
     encode_name(&table.name, out);
     out.put_u32(table.version);
-    let flag = |is_set, flag| if is_set { flag } else { 0 };
     out.put_u8(flag(table.keyed, TABLE_KEYED) | flag(!table.options.compression, TABLE_UNCOMPRESSED));
     out.put_u32(table.next_column_id.0);
     out.put_i64(table.options.partition_length);
@@ -311,8 +348,18 @@ const COLUMN_NOT_NULL: u8 = 1;
 const COLUMN_DROPPED: u8 = 2;
 const COLUMN_DEFAULT: u8 = 4;
 const COLUMN_MISSING: u8 = 8;
+const COLUMN_GENERATED: u8 = 16;
 const INDEX_UNIQUE: u8 = 1;
 const INDEX_CONSTRAINT: u8 = 2;
+const INDEX_HASH: u8 = 4;
+const INDEX_PREDICATE: u8 = 8;
+const INDEX_KEYS: u8 = 16;
+const KEY_DESCENDING: u8 = 1;
+const KEY_NULLS_FIRST: u8 = 2;
+const KEY_OPERATOR_CLASS: u8 = 4;
+const KEY_COLLATION: u8 = 8;
+const FOREIGN_MATCH_FULL: u8 = 1;
+const FOREIGN_NOT_VALID: u8 = 2;
 
 /// Decodes and validates the bytes of [`encode_row_schema`].
 fn decode_row_table(id: TableId, take: &mut Take<'_>) -> Result<RowSchemaRef> {
@@ -330,12 +377,12 @@ fn encode_row_schema(schema: &RowSchema, out: &mut Vec<u8>) {
         out.put_bytes(column.name.as_bytes());
         out.put_u32(column.ty.oid());
         out.put_u32(column.ty.typmod().cast_unsigned());
-        let flag = |set, flag| if set { flag } else { 0 };
         out.put_u8(
             flag(column.not_null, COLUMN_NOT_NULL)
                 | flag(column.dropped, COLUMN_DROPPED)
                 | flag(column.default.is_some(), COLUMN_DEFAULT)
-                | flag(column.missing.is_some(), COLUMN_MISSING),
+                | flag(column.missing.is_some(), COLUMN_MISSING)
+                | flag(column.generated.is_some(), COLUMN_GENERATED),
         );
         out.put_u8(column.identity.map_or(0, |identity| identity as u8));
         if let Some(default) = &column.default {
@@ -343,6 +390,9 @@ fn encode_row_schema(schema: &RowSchema, out: &mut Vec<u8>) {
         }
         if let Some(missing) = &column.missing {
             out.put_bytes(missing);
+        }
+        if let Some(generated) = &column.generated {
+            out.put_bytes(generated.as_bytes());
         }
     }
     out.put_u8(u8::from(schema.primary.is_some()));
@@ -353,6 +403,7 @@ fn encode_row_schema(schema: &RowSchema, out: &mut Vec<u8>) {
     for check in &schema.checks {
         out.put_bytes(check.name.as_bytes());
         out.put_bytes(check.condition.as_bytes());
+        out.put_u8(u8::from(check.not_valid));
     }
     out.put_u32(schema.foreign_keys.len() as u32);
     for key in &schema.foreign_keys {
@@ -362,14 +413,42 @@ fn encode_row_schema(schema: &RowSchema, out: &mut Vec<u8>) {
         encode_positions(&key.referred, out);
         out.put_u8(key.on_delete as u8);
         out.put_u8(key.on_update as u8);
+        encode_positions(&key.delete_columns, out);
+        out.put_u8(flag(key.match_full, FOREIGN_MATCH_FULL) | flag(key.not_valid, FOREIGN_NOT_VALID));
+        out.put_u8(key.deferral as u8);
     }
+}
+
+fn flag(is_set: bool, flag: u8) -> u8 {
+    if is_set { flag } else { 0 }
 }
 
 fn encode_index(index: &RowIndex, out: &mut Vec<u8>) {
     out.put_u32(index.id);
     out.put_bytes(index.name.as_bytes());
     encode_positions(&index.columns, out);
-    out.put_u8(if index.unique { INDEX_UNIQUE } else { 0 } | if index.constraint { INDEX_CONSTRAINT } else { 0 });
+    out.put_u8(
+        flag(index.unique, INDEX_UNIQUE)
+            | flag(index.constraint, INDEX_CONSTRAINT)
+            | flag(index.hash, INDEX_HASH)
+            | flag(index.predicate.is_some(), INDEX_PREDICATE)
+            | flag(!index.keys.is_empty(), INDEX_KEYS),
+    );
+    encode_positions(&index.include, out);
+    if let Some(predicate) = index.predicate {
+        out.put_u32(predicate as u32);
+    }
+    for key in &index.keys {
+        out.put_u8(
+            flag(key.descending, KEY_DESCENDING)
+                | flag(key.nulls_first, KEY_NULLS_FIRST)
+                | flag(key.operator_class.is_some(), KEY_OPERATOR_CLASS)
+                | flag(key.collation.is_some(), KEY_COLLATION),
+        );
+        for text in key.operator_class.iter().chain(&key.collation) {
+            out.put_bytes(text.as_bytes());
+        }
+    }
 }
 
 fn encode_positions(positions: &[usize], out: &mut Vec<u8>) {
@@ -383,10 +462,12 @@ fn decode_row_schema(id: TableId, take: &mut Take<'_>) -> Result<RowSchema> {
     let columns = (0..take.count(14)?).map(|_| decode_row_column(take)).collect::<Result<Vec<_>>>()?;
     let primary = if take.u8()? != 0 { Some(decode_index(take)?) } else { None };
     let secondary = (0..take.count(13)?).map(|_| decode_index(take)).collect::<Result<Vec<_>>>()?;
-    let check =
-        |take: &mut Take<'_>| Ok(RowCheck { name: take.text()?.to_owned(), condition: take.text()?.to_owned() });
-    let checks = (0..take.count(8)?).map(|_| check(take)).collect::<Result<Vec<_>>>()?;
-    let foreign_keys = (0..take.count(18)?).map(|_| decode_foreign_key(take)).collect::<Result<Vec<_>>>()?;
+    let check = |take: &mut Take<'_>| {
+        let (name, condition) = (take.text()?.to_owned(), take.text()?.to_owned());
+        Ok(RowCheck { name, condition, not_valid: take.u8()? != 0 })
+    };
+    let checks = (0..take.count(9)?).map(|_| check(take)).collect::<Result<Vec<_>>>()?;
+    let foreign_keys = (0..take.count(24)?).map(|_| decode_foreign_key(take)).collect::<Result<Vec<_>>>()?;
     Ok(RowSchema { id, name, version, columns, primary, secondary, checks, foreign_keys })
 }
 
@@ -403,12 +484,14 @@ fn decode_row_column(take: &mut Take<'_>) -> Result<RowColumn> {
     };
     let default = if flags & COLUMN_DEFAULT == 0 { None } else { Some(take.text()?.to_owned()) };
     let missing = if flags & COLUMN_MISSING == 0 { None } else { Some(take.bytes()?.into()) };
+    let generated = if flags & COLUMN_GENERATED == 0 { None } else { Some(take.text()?.to_owned()) };
     Ok(RowColumn {
         name,
         ty: ty.ok_or_else(|| take.malformed(&format!("has a column of type {oid}, {typmod}")))?,
         not_null: flags & COLUMN_NOT_NULL != 0,
         default,
         identity,
+        generated,
         missing,
         dropped: flags & COLUMN_DROPPED != 0,
     })
@@ -417,8 +500,21 @@ fn decode_row_column(take: &mut Take<'_>) -> Result<RowColumn> {
 fn decode_index(take: &mut Take<'_>) -> Result<RowIndex> {
     let (id, name, columns) = (take.u32()?, take.text()?.to_owned(), decode_positions(take)?);
     let flags = take.u8()?;
-    let (unique, constraint) = (flags & INDEX_UNIQUE != 0, flags & INDEX_CONSTRAINT != 0);
-    Ok(RowIndex { id, name, columns, unique, constraint })
+    let has = |flag| flags & flag != 0;
+    let (unique, constraint, hash) = (has(INDEX_UNIQUE), has(INDEX_CONSTRAINT), has(INDEX_HASH));
+    let include = decode_positions(take)?;
+    let predicate = if has(INDEX_PREDICATE) { Some(take.u32()? as usize) } else { None };
+    let keys = if has(INDEX_KEYS) { columns.len() } else { 0 };
+    let keys = (0..keys).map(|_| decode_key(take)).collect::<Result<Vec<_>>>()?;
+    Ok(RowIndex { id, name, columns, keys, include, predicate, hash, unique, constraint })
+}
+
+fn decode_key(take: &mut Take<'_>) -> Result<RowIndexKey> {
+    let flags = take.u8()?;
+    let mut text = |flag| if flags & flag == 0 { Ok(None) } else { take.text().map(|text| Some(text.to_owned())) };
+    let (operator_class, collation) = (text(KEY_OPERATOR_CLASS)?, text(KEY_COLLATION)?);
+    let (descending, nulls_first) = (flags & KEY_DESCENDING != 0, flags & KEY_NULLS_FIRST != 0);
+    Ok(RowIndexKey { descending, nulls_first, operator_class, collation })
 }
 
 fn decode_positions(take: &mut Take<'_>) -> Result<Vec<usize>> {
@@ -435,7 +531,23 @@ fn decode_foreign_key(take: &mut Take<'_>) -> Result<RowForeignKey> {
         Referential::from_code(code).ok_or_else(|| take.malformed(&format!("has foreign key action {code}")))
     };
     let (on_delete, on_update) = (action(take)?, action(take)?);
-    Ok(RowForeignKey { name, columns, table, referred, on_delete, on_update })
+    let delete_columns = decode_positions(take)?;
+    let (flags, deferral) = (take.u8()?, take.u8()?);
+    let deferral = Deferral::from_code(deferral)
+        .ok_or_else(|| take.malformed(&format!("has a constraint of deferral {deferral}")))?;
+    let (match_full, not_valid) = (flags & FOREIGN_MATCH_FULL != 0, flags & FOREIGN_NOT_VALID != 0);
+    Ok(RowForeignKey {
+        name,
+        columns,
+        table,
+        referred,
+        on_delete,
+        on_update,
+        delete_columns,
+        match_full,
+        deferral,
+        not_valid,
+    })
 }
 
 fn encode_sequence(sequence: &SequenceSpec, out: &mut Vec<u8>) {
@@ -566,6 +678,7 @@ pub(crate) mod tests {
             columns: columns.into(),
             unique,
             constraint: unique,
+            ..RowIndex::default()
         };
         let schema = RowSchema {
             id: TableId(8),
@@ -580,10 +693,25 @@ pub(crate) mod tests {
                     ..column("v", Type::Varchar(Some(9)), false)
                 },
                 RowColumn { dropped: true, ..column("gone", Type::Numeric(None), false) },
+                RowColumn { dropped: true, generated: Some("id > 1".into()), ..column("p", Type::Bool, false) },
             ],
             primary: Some(index(9, "r_pkey", &[0], true)),
-            secondary: vec![index(10, "r_v", &[1, 0], false)],
-            checks: vec![RowCheck { name: "c".into(), condition: "id > 0".into() }],
+            secondary: vec![RowIndex {
+                keys: vec![
+                    RowIndexKey {
+                        descending: true,
+                        nulls_first: true,
+                        collation: Some("C".into()),
+                        ..Default::default()
+                    },
+                    RowIndexKey { operator_class: Some("o".into()), ..Default::default() },
+                ],
+                include: vec![0],
+                predicate: Some(3),
+                hash: false,
+                ..index(10, "r_v", &[1, 0], false)
+            }],
+            checks: vec![RowCheck { name: "c".into(), condition: "id > 0".into(), not_valid: true }],
             foreign_keys: vec![RowForeignKey {
                 name: "f".into(),
                 columns: vec![0],
@@ -591,6 +719,10 @@ pub(crate) mod tests {
                 referred: vec![2],
                 on_delete: Referential::Cascade,
                 on_update: Referential::NoAction,
+                delete_columns: vec![0],
+                match_full: true,
+                deferral: Deferral::Deferred,
+                not_valid: false,
             }],
         };
         Arc::new(schema)
@@ -680,15 +812,18 @@ pub(crate) mod tests {
         #[rustfmt::skip]
         let definition = [
             6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b'r', 3, 0, 0, 0,
-            3, 0, 0, 0,
+            4, 0, 0, 0,
             2, 0, 0, 0, b'i', b'd', 23, 0, 0, 0, 255, 255, 255, 255, 1, 0,
             1, 0, 0, 0, b'v', 0x13, 4, 0, 0, 13, 0, 0, 0, 12, 2, 3, 0, 0, 0, b'\'', b'x', b'\'',
             8, 0, 0, 0, 1, 0, 8, 0, 0, 0, 0, b'x',
             4, 0, 0, 0, b'g', b'o', b'n', b'e', 0xa4, 6, 0, 0, 255, 255, 255, 255, 2, 0,
-            1, 9, 0, 0, 0, 6, 0, 0, 0, b'r', b'_', b'p', b'k', b'e', b'y', 1, 0, 0, 0, 0, 0, 0, 0, 3,
-            1, 0, 0, 0, 10, 0, 0, 0, 3, 0, 0, 0, b'r', b'_', b'v', 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0,
-            1, 0, 0, 0, 1, 0, 0, 0, b'c', 6, 0, 0, 0, b'i', b'd', b' ', b'>', b' ', b'0',
+            1, 0, 0, 0, b'p', 16, 0, 0, 0, 255, 255, 255, 255, 0x12, 0, 6, 0, 0, 0, b'i', b'd', b' ', b'>', b' ', b'1',
+            1, 9, 0, 0, 0, 6, 0, 0, 0, b'r', b'_', b'p', b'k', b'e', b'y', 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0,
+            1, 0, 0, 0, 10, 0, 0, 0, 3, 0, 0, 0, b'r', b'_', b'v', 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 24,
+            1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 11, 1, 0, 0, 0, b'C', 4, 1, 0, 0, 0, b'o',
+            1, 0, 0, 0, 1, 0, 0, 0, b'c', 6, 0, 0, 0, b'i', b'd', b' ', b'>', b' ', b'0', 1,
             1, 0, 0, 0, 1, 0, 0, 0, b'f', 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 0,
+            1, 0, 0, 0, 0, 0, 0, 0, 1, 2,
         ];
         check(&CatalogObject::RowTable(row_table()), 3, 8, &definition);
     }
@@ -732,6 +867,15 @@ pub(crate) mod tests {
             1, 8, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2, 0,
         ];
         check(&CatalogObject::View(view()), 5, 12, &definition);
+    }
+
+    #[test]
+    fn comment_bytes_are_exactly_these() {
+        let key = CommentKey { class: 1259, object: 16_392, column: 2 };
+        let comment = CatalogObject::Comment(key, "é".into());
+        let expected = [32, 12, 0, 0, 0, 0xeb, 4, 0, 0, 8, 64, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 0xc3, 0xa9];
+        assert_eq!(encoded(&comment), expected);
+        assert_eq!(decoded(&comment), Ok(comment));
     }
 
     #[test]

@@ -53,6 +53,7 @@ mod txn;
 
 pub use amplification::WriteAmplification;
 pub use catalog::{Catalog, ColumnSpec, TableSpec};
+pub use catalog_object::CommentKey;
 pub use columns::rows::{Ops, SMALL_BATCH_BYTES_MAX, SMALL_BATCH_ROWS_MAX, SmallBatch, SmallBatchBuilder};
 pub use columns::{
     Batch, ColumnRange, KeyList, Op, OwnWrites, Rows, Scan, ScanRequest, ScanStats, Segment, SeriesFilter, TableView,

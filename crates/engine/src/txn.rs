@@ -16,7 +16,7 @@ use model::{
 use rows::{Access, Entered, RowTable};
 
 use crate::catalog::{check_row_schema, check_view, with_columns, with_options};
-use crate::catalog_object::{CatalogObject, NewState, ObjectKey};
+use crate::catalog_object::{CatalogObject, CommentKey, NewState, ObjectKey};
 use crate::commit::{Changes, Committing, OwnVersions};
 use crate::db_version::{DbVersion, DbVersions, apply_ddl, dropped, dropped_sequence};
 use crate::memory::{Reservation, Work};
@@ -622,6 +622,24 @@ impl Txn {
     pub fn drop_view(&mut self, id: u32) -> Result<()> {
         let snapshot = self.snapshot_newest();
         self.change_over(&snapshot, Ddl::Drop(ObjectKey::View(id)))
+    }
+
+    /// Sets the comment on an object; `None` removes it.
+    ///
+    /// # Errors
+    /// 54000 for a comment of more than [`limits::DEFINITION_BYTES_MAX`] bytes.
+    pub fn set_comment(&mut self, key: CommentKey, text: Option<&str>) -> Result<()> {
+        let ddl = match text {
+            None => Ddl::Drop(ObjectKey::Comment(key)),
+            Some(text) if text.len() > limits::DEFINITION_BYTES_MAX => {
+                let limit = limits::DEFINITION_BYTES_MAX;
+                let text = format!("comment of {} bytes is too long; the limit is {limit}", text.len());
+                return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text));
+            }
+            Some(text) => Ddl::Create(CatalogObject::Comment(key, text.into()), NewState::Kept),
+        };
+        let snapshot = self.snapshot_newest();
+        self.change_over(&snapshot, ddl)
     }
 
     /// Returns the next value of a sequence: never returned twice, even after a rollback or a

@@ -25,7 +25,9 @@ pub use error::{Error, ErrorKind, Part, Result, SqlState, Subject};
 pub use key::{KeyRef, KeyValue};
 pub use nested::{Array, ArrayDimension, Bits, Geometry, Names, Network, Point, Range, RangeBound, Record};
 pub use numeric::{ExactNumeric, Numeric, Precision};
-pub use row_schema::{Identity, Referential, RowCheck, RowColumn, RowForeignKey, RowIndex, RowSchema, RowSchemaRef};
+pub use row_schema::{
+    Deferral, Identity, Referential, RowCheck, RowColumn, RowForeignKey, RowIndex, RowIndexKey, RowSchema, RowSchemaRef,
+};
 pub use schema::{Column, ColumnRole, DataType, TEMPORARY_SCHEMA, Table, TableName, TableOptions, TableRef};
 pub use sequence::{SequenceBound, SequenceOptions, SequenceOwner, SequenceRef, SequenceSpec};
 pub use time::{TimeRange, Timestamp};

@@ -35,6 +35,9 @@ pub struct RowColumn {
     pub default: Option<String>,
     /// Kind of identity column, if it is one. Its default takes the next value of a sequence.
     pub identity: Option<Identity>,
+    /// SQL expression over the other columns whose value is stored with every row: GENERATED ALWAYS AS (…) STORED. A
+    /// dropped column with one is hidden: it holds a key or the predicate of an index.
+    pub generated: Option<String>,
     /// Value in rows written before the column was added, encoded as a row of this one field
     /// (`rows::row`); `None` for NULL. A later change of the default does not change it.
     pub missing: Option<Box<[u8]>>,
@@ -42,15 +45,37 @@ pub struct RowColumn {
     pub dropped: bool,
 }
 
+/// Properties of an index key that indexes keep for the catalog. Text is ordered by its bytes and NULLs come last in
+/// every index, whatever they say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowIndexKey {
+    /// DESC
+    pub descending: bool,
+    /// NULLS FIRST, or DESC without NULLS LAST.
+    pub nulls_first: bool,
+    /// Name of the operator class, if it is not the type's default.
+    pub operator_class: Option<String>,
+    /// COLLATE, if it is not the default.
+    pub collation: Option<String>,
+}
+
 /// A primary key or an index.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowIndex {
     /// Number of the index; not reused in the database.
     pub id: u32,
     /// Name in the table's schema.
     pub name: String,
-    /// Positions of the key columns, in key order.
+    /// Positions of the key columns, in key order. A hidden column stands for an expression.
     pub columns: Vec<usize>,
+    /// Properties of the keys, in the same order; empty if all have the defaults.
+    pub keys: Vec<RowIndexKey>,
+    /// Positions of the columns of INCLUDE.
+    pub include: Vec<usize>,
+    /// Position of the hidden column that is true for the rows of a partial index.
+    pub predicate: Option<usize>,
+    /// Whether USING hash created it.
+    pub hash: bool,
     /// Whether keys are unique.
     pub unique: bool,
     /// Whether PRIMARY KEY or UNIQUE created it, so that it is dropped with the constraint.
@@ -58,12 +83,14 @@ pub struct RowIndex {
 }
 
 /// `CHECK (…)`
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowCheck {
     /// Name, unique within the table.
     pub name: String,
     /// The condition, as SQL.
     pub condition: String,
+    /// NOT VALID: rows from before the constraint may violate it.
+    pub not_valid: bool,
 }
 
 /// Action on referring rows when the referenced row is deleted or its key changes.
@@ -92,8 +119,29 @@ impl Referential {
     }
 }
 
+/// The time at which a constraint is checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Deferral {
+    /// NOT DEFERRABLE: at the end of each statement.
+    #[default]
+    Never = 0,
+    /// DEFERRABLE INITIALLY IMMEDIATE: at COMMIT after SET CONSTRAINTS … DEFERRED.
+    Immediate = 1,
+    /// DEFERRABLE INITIALLY DEFERRED: at COMMIT, unless SET CONSTRAINTS … IMMEDIATE.
+    Deferred = 2,
+}
+
+impl Deferral {
+    /// Decodes the code in a file; `None` if it is unknown.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Deferral> {
+        [Deferral::Never, Deferral::Immediate, Deferral::Deferred].into_iter().find(|one| *one as u8 == code)
+    }
+}
+
 /// `FOREIGN KEY (…) REFERENCES …`
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowForeignKey {
     /// Name, unique within the table.
     pub name: String,
@@ -108,6 +156,14 @@ pub struct RowForeignKey {
     pub on_delete: Referential,
     /// ON UPDATE
     pub on_update: Referential,
+    /// Columns that ON DELETE SET NULL and SET DEFAULT change; empty for all.
+    pub delete_columns: Vec<usize>,
+    /// MATCH FULL: either all columns are NULL or none.
+    pub match_full: bool,
+    /// DEFERRABLE
+    pub deferral: Deferral,
+    /// NOT VALID: rows from before the constraint may violate it.
+    pub not_valid: bool,
 }
 
 /// Schema of a `rows` table. Immutable: a change makes a new value with the next `version`.
@@ -139,7 +195,29 @@ impl RowColumn {
     #[must_use]
     pub fn new(name: impl Into<String>, ty: Type) -> RowColumn {
         let (not_null, dropped) = (false, false);
-        RowColumn { name: name.into(), ty, not_null, default: None, identity: None, missing: None, dropped }
+        RowColumn {
+            name: name.into(),
+            ty,
+            not_null,
+            default: None,
+            identity: None,
+            generated: None,
+            missing: None,
+            dropped,
+        }
+    }
+
+    /// Whether the column holds a key or the predicate of an index, and has no name in SQL.
+    #[must_use]
+    pub fn is_hidden(&self) -> bool {
+        self.dropped && self.generated.is_some()
+    }
+}
+
+impl RowIndex {
+    /// Positions of all columns: keys, INCLUDE and predicate.
+    pub fn uses(&self) -> impl Iterator<Item = usize> {
+        self.columns.iter().chain(&self.include).copied().chain(self.predicate)
     }
 }
 

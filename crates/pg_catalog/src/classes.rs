@@ -173,6 +173,7 @@ fn index_by_id(catalog: &Catalog, id: u32) -> Option<(&RowSchemaRef, &RowIndex)>
 pub(crate) fn referred<'a>(parent: &'a RowSchema, key: &RowForeignKey) -> Option<&'a RowIndex> {
     let same = |index: &&RowIndex| {
         index.unique
+            && index.predicate.is_none()
             && index.columns.len() == key.referred.len()
             && index.columns.iter().all(|at| key.referred.contains(at))
     };

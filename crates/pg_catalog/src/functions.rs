@@ -7,7 +7,7 @@ use crate::cells::Cell;
 use crate::classes::{Class, Constraint};
 use crate::facts::{Signal, StatementFacts};
 use crate::oids::{self, Oid, Part};
-use crate::{SERVER_VERSION, names, relations, row_tables, views};
+use crate::{SERVER_VERSION, comments, names, relations, row_tables, views};
 
 /// The definition of the function with a name and a number of arguments.
 pub(crate) fn spec_of(name: &str, arguments: usize) -> Option<&'static Spec> {
@@ -194,6 +194,10 @@ const SPECS: &[Spec] = &[
     spec("pg_database_size", (1, 1), |call| result(call.facts.server.database_bytes())),
     spec("pg_stat_get_numscans pg_stat_get_tuples_inserted pg_stat_get_live_tuples", (1, 1), |_| result(0_i32)),
     spec("age", (1, 1), |_| result(0_i32)),
+    // Comments.
+    spec("obj_description", (1, 2), |call| result(description(call, call.text(1), None))),
+    spec("shobj_description", (2, 2), |call| result(description(call, call.text(1), None))),
+    spec("col_description", (2, 2), |call| result(description(call, Some("pg_class"), call.int(1)))),
     // Encodings.
     spec("pg_encoding_to_char", (1, 1), |call| result(if call.int(0) == Some(6) { "UTF8" } else { "" })),
     spec("pg_char_to_encoding", (1, 1), |call| {
@@ -204,7 +208,7 @@ const SPECS: &[Spec] = &[
 ];
 
 /// Functions about features that Millrace lacks, whose result is NULL.
-const ALWAYS_NULL: &str = "obj_description col_description shobj_description pg_get_ruledef pg_get_triggerdef \
+const ALWAYS_NULL: &str = "pg_get_ruledef pg_get_triggerdef \
     pg_get_functiondef pg_get_function_sqlbody pg_get_partkeydef pg_get_statisticsobjdef \
     pg_get_statisticsobjdef_columns pg_tablespace_location pg_get_partition_constraintdef";
 const VISIBLE: &str = "pg_type_is_visible pg_function_is_visible pg_operator_is_visible pg_opclass_is_visible pg_opfamily_is_visible \
@@ -238,10 +242,17 @@ fn index_definition(call: &Call<'_>) -> Option<String> {
             Some(row_tables::index_definition(call.facts, table, index, call.truth(2)))
         }
         Class::Index(table, index) => {
-            index.columns.get(at()?).map(|column| names::quote_ident(&table.columns[*column].name))
+            let column = *index.columns.iter().chain(&index.include).nth(at()?)?;
+            Some(compiled::deparse::key(table, column, call.truth(2)))
         }
         _ => None,
     }
+}
+
+/// The comment on an object, or on a column of it.
+fn description(call: &Call<'_>, class: Option<&str>, column: Option<i64>) -> Option<String> {
+    let column = u32::try_from(column.unwrap_or(0)).ok()?;
+    comments::description(call.facts, call.oid(0)?, class, column)
 }
 
 fn constraint_definition(call: &Call<'_>) -> Option<String> {

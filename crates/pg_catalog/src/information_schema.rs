@@ -225,6 +225,10 @@ fn row_column(facts: &StatementFacts, table: &RowSchema, at: usize, column: &Row
             identity_minimum: number(|sequence| sequence.min),
         });
     }
+    if let Some(generated) = compiled::deparse::generated(column, table) {
+        row.iter_mut().filter(|(name, _)| *name == "is_generated").for_each(|(_, own)| *own = "ALWAYS".into());
+        row.push(("generation_expression", generated.into()));
+    }
     row.push(("column_default", compiled::deparse::default(column).into()));
     row
 }

@@ -17,6 +17,7 @@
 
 mod cells;
 mod classes;
+pub mod comments;
 pub mod facts;
 mod functions;
 mod information_schema;

@@ -26,6 +26,7 @@ pub(crate) const TABLESPACE: Oid = 1663;
 /// Access methods.
 pub(crate) const HEAP: Oid = 2;
 pub(crate) const BTREE: Oid = 403;
+pub(crate) const HASH: Oid = 405;
 pub(crate) const COLUMNS: Oid = 4000;
 /// Default collation of text columns.
 pub(crate) const COLLATION: Oid = 100;

@@ -13,7 +13,7 @@ use pg::types::Type;
 use crate::cells::{Cell, Relation, Row, row};
 use crate::facts::{Activity, CopyActivity, Setting, StatementFacts};
 use crate::oids::{self, Oid, Part};
-use crate::{classes, information_schema, names, row_tables, statistics, views};
+use crate::{classes, comments, information_schema, names, row_tables, statistics, views};
 
 /// Catalog relations, `pg_catalog` first.
 pub(crate) static RELATIONS: LazyLock<Vec<Relation>> = LazyLock::new(|| {
@@ -92,6 +92,18 @@ fn stored() -> Vec<Relation> {
         pg(1249, "pg_attribute", PG_ATTRIBUTE, Some(attributes)),
         pg(1247, "pg_type", PG_TYPE, Some(types)),
         pg(2610, "pg_index", PG_INDEX, Some(indexes)),
+        pg(
+            2609,
+            "pg_description",
+            "objoid oid,classoid oid,objsubid int4,description text,tableoid oid",
+            Some(comments::descriptions),
+        ),
+        pg(
+            2396,
+            "pg_shdescription",
+            "objoid oid,classoid oid,description text,tableoid oid",
+            Some(comments::shared_descriptions),
+        ),
         pg(2606, "pg_constraint", PG_CONSTRAINT, Some(constraints)),
         pg(1255, "pg_proc", PG_PROC, Some(procedures)),
         pg(1262, "pg_database", PG_DATABASE, Some(databases)),
@@ -243,8 +255,6 @@ const PG_STAT_USER_TABLES: &str = "relid oid,schemaname name,relname name,seq_sc
 /// Relations of features that Millrace lacks.
 fn empty() -> Vec<Relation> {
     [
-        (2609, "pg_description", "objoid oid,classoid oid,objsubid int4,description text,tableoid oid"),
-        (2396, "pg_shdescription", "objoid oid,classoid oid,description text,tableoid oid"),
         (3501, "pg_enum", "oid oid,enumtypid oid,enumsortorder float4,enumlabel name,tableoid oid"),
         (3541, "pg_range", "rngtypid oid,rngsubtype oid,rngmultitypid oid,rngcollation oid,rngsubopc oid,rngcanonical regproc,\
             rngsubdiff regproc,tableoid oid"),
@@ -457,7 +467,12 @@ fn row_attribute(column: &row_tables::Attribute<'_>) -> Row {
         Some(model::Identity::ByDefault) => "d",
         None => "",
     };
-    row.extend(row! { atthasdef: column.has_default, attidentity: identity, attisdropped: column.dropped });
+    row.extend(row! {
+        atthasdef: column.has_default || column.generated,
+        attidentity: identity,
+        attgenerated: if column.generated { "s" } else { "" },
+        attisdropped: column.dropped,
+    });
     row
 }
 
@@ -772,7 +787,12 @@ fn users(facts: &StatementFacts) -> Vec<Row> {
 }
 
 fn access_methods(_: &StatementFacts) -> Vec<Row> {
-    let methods = [(oids::HEAP, "heap", "t"), (oids::BTREE, "btree", "i"), (oids::COLUMNS, "columns", "t")];
+    let methods = [
+        (oids::HEAP, "heap", "t"),
+        (oids::BTREE, "btree", "i"),
+        (oids::HASH, "hash", "i"),
+        (oids::COLUMNS, "columns", "t"),
+    ];
     methods.map(|(oid, name, kind)| row! { oid: oid, amname: name, amtype: kind, tableoid: 2601 }).into()
 }
 

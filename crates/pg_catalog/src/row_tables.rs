@@ -1,7 +1,7 @@
 //! Rows of `pg_catalog` for `rows` tables, their indexes and constraints, and sequences.
 
 use model::{
-    Identity, Materialized, Referential, RowColumn, RowForeignKey, RowIndex, RowSchema, SequenceSpec, TableName, Type,
+    Deferral, Identity, Materialized, Referential, RowColumn, RowForeignKey, RowIndex, RowSchema, SequenceSpec, TableName, Type,
 };
 
 use crate::cells::{Cell, Row, row};
@@ -63,10 +63,10 @@ fn index_class(table: &RowSchema, index: &RowIndex) -> Row {
         relname: index.name.as_str(),
         relnamespace: oids::of_schema(&table.name.schema),
         relowner: oids::ROLE,
-        relam: oids::BTREE,
+        relam: if index.hash { oids::HASH } else { oids::BTREE },
         relpersistence: persistence(&table.name),
         relkind: "i",
-        relnatts: index.columns.len() as i64,
+        relnatts: (index.columns.len() + index.include.len()) as i64,
         relispopulated: true,
         relreplident: "n",
         tableoid: 1259,
@@ -98,6 +98,7 @@ pub(crate) struct Attribute<'a> {
     pub(crate) not_null: bool,
     pub(crate) has_default: bool,
     pub(crate) identity: Option<Identity>,
+    pub(crate) generated: bool,
     pub(crate) dropped: bool,
 }
 
@@ -110,12 +111,14 @@ pub(crate) fn attributes(facts: &StatementFacts, mut each: impl FnMut(&Attribute
         }
         for index in indexes(table) {
             let relation = oids::of_number(index.id, Part::Index);
-            for (number, at) in (1_i64..).zip(&index.columns) {
+            for (number, at) in (1_i64..).zip(index.columns.iter().chain(&index.include)) {
                 let column = &table.columns[*at];
                 each(&Attribute {
                     not_null: false,
                     has_default: false,
                     identity: None,
+                    generated: false,
+                    dropped: false,
                     ..attribute(relation, number, column)
                 });
             }
@@ -139,6 +142,7 @@ fn attribute(relation: Oid, number: i64, column: &RowColumn) -> Attribute<'_> {
         not_null: column.not_null,
         has_default: column.default.is_some() && column.identity.is_none(),
         identity: column.identity,
+        generated: column.generated.is_some() && !column.dropped,
         dropped: column.dropped,
     }
 }
@@ -148,7 +152,8 @@ pub(crate) fn defaults(facts: &StatementFacts) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in facts.catalog.row_tables() {
         for (at, column) in table.shown() {
-            let Some(text) = compiled::deparse::default(column) else { continue };
+            let generated = || compiled::deparse::generated(column, table);
+            let Some(text) = compiled::deparse::default(column).or_else(generated) else { continue };
             rows.push(row! {
                 oid: default_oid(table, column),
                 adrelid: oids::of_table(table.id, Part::Table),
@@ -174,10 +179,19 @@ pub(crate) fn index_rows(facts: &StatementFacts) -> Vec<Row> {
 fn index_row(table: &RowSchema, index: &RowIndex) -> Row {
     let of_types =
         |of: fn(Type) -> Oid| Cell::Ints(index.columns.iter().map(|at| i64::from(of(table.columns[*at].ty))).collect());
+    let key = |at: usize| index.keys.get(at).cloned().unwrap_or_default();
+    let options = (0..index.columns.len()).map(key);
+    let classes = index.columns.iter().enumerate().map(|(at, column)| match key(at).operator_class.as_deref() {
+        Some("text_pattern_ops") => 4217,
+        Some("varchar_pattern_ops") => 4218,
+        Some("bpchar_pattern_ops") => 4219,
+        _ => i64::from(operator_class(table.columns[*column].ty)),
+    });
+    let expressions: Vec<String> = index.columns.iter().filter_map(|at| hidden_expression(table, *at)).collect();
     row! {
         indexrelid: oids::of_number(index.id, Part::Index),
         indrelid: oids::of_table(table.id, Part::Table),
-        indnatts: index.columns.len() as i64,
+        indnatts: (index.columns.len() + index.include.len()) as i64,
         indnkeyatts: index.columns.len() as i64,
         indisunique: index.unique,
         indisprimary: is_primary(table, index),
@@ -185,12 +199,26 @@ fn index_row(table: &RowSchema, index: &RowIndex) -> Row {
         indisvalid: true,
         indisready: true,
         indislive: true,
-        indkey: numbers(&index.columns),
+        indkey: index_keys(table, index),
         indcollation: of_types(|ty| relations::collation(ty.oid())),
-        indclass: of_types(operator_class),
-        indoption: Cell::Ints(vec![0; index.columns.len()]),
+        indclass: Cell::Ints(classes.collect()),
+        indoption: Cell::Ints(options.map(|key| i64::from(key.descending) | i64::from(key.nulls_first) << 1).collect()),
+        indexprs: if expressions.is_empty() { Cell::Null } else { Cell::Text(expressions.join(", ")) },
+        indpred: index.predicate.and_then(|at| hidden_expression(table, at)).map_or(Cell::Null, Cell::Text),
         tableoid: 2610,
     }
+}
+
+/// The expression of a hidden column; `None` for another one.
+fn hidden_expression(table: &RowSchema, at: usize) -> Option<String> {
+    let column = &table.columns[at];
+    compiled::deparse::generated(column, table).filter(|_| column.is_hidden())
+}
+
+/// Attribute numbers of the keys and of INCLUDE; 0 for an expression.
+fn index_keys(table: &RowSchema, index: &RowIndex) -> Cell {
+    let number = |at: &usize| if table.columns[*at].is_hidden() { 0 } else { *at as i64 + 1 };
+    Cell::Ints(index.columns.iter().chain(&index.include).map(number).collect())
 }
 
 /// Attribute numbers of column positions.
@@ -245,13 +273,19 @@ fn constraint_row(facts: &StatementFacts, table: &RowSchema, constraint: Constra
         conname: constraint.name(),
         connamespace: oids::of_schema(&table.name.schema),
         contype: kind,
-        convalidated: true,
+        condeferrable: key.is_some_and(|key| key.deferral != Deferral::Never),
+        condeferred: key.is_some_and(|key| key.deferral == Deferral::Deferred),
+        convalidated: match constraint {
+            Constraint::Unique(_) => true,
+            Constraint::Check(check) => !check.not_valid,
+            Constraint::Foreign(key) => !key.not_valid,
+        },
         conrelid: oids::of_table(table.id, Part::Table),
         conindid: index.map_or(0, |id| oids::of_number(id, Part::Index)),
         confrelid: key.map_or(0, |key| oids::of_table(key.table, Part::Table)),
         confupdtype: action(|key| key.on_update),
         confdeltype: action(|key| key.on_delete),
-        confmatchtype: if key.is_some() { "s" } else { " " },
+        confmatchtype: key.map_or(" ", |key| if key.match_full { "f" } else { "s" }),
         conislocal: true,
         connoinherit: kind != "c",
         conkey: numbers(&constraint.columns(table)),
@@ -363,12 +397,48 @@ pub(crate) fn index_definition(
         true => names::relation_name(facts, Class::Rows(table)),
         false => format!("{}.{}", names::quote_ident(&table.name.schema), names::quote_ident(&table.name.table)),
     };
-    format!(
-        "CREATE {}INDEX {} ON {on} USING btree ({})",
+    let keys: Vec<String> = (0..index.columns.len()).map(|at| index_key(table, index, at, short)).collect();
+    let mut text = format!(
+        "CREATE {}INDEX {} ON {on} USING {} ({})",
         if index.unique { "UNIQUE " } else { "" },
         names::quote_ident(&index.name),
-        column_list(table, &index.columns),
-    )
+        if index.hash { "hash" } else { "btree" },
+        keys.join(", "),
+    );
+    text.push_str(&included(table, index));
+    if let Some(predicate) = index.predicate.and_then(|at| hidden_expression(table, at)) {
+        let predicate = if short { compiled::deparse::pretty(&predicate) } else { predicate };
+        text.push_str(" WHERE ");
+        text.push_str(&predicate);
+    }
+    text
+}
+
+/// A key as it stands in the list of keys, with its properties.
+fn index_key(table: &RowSchema, index: &RowIndex, at: usize, short: bool) -> String {
+    let mut text = compiled::deparse::key(table, index.columns[at], short);
+    let Some(key) = index.keys.get(at) else { return text };
+    if let Some(collation) = &key.collation {
+        text.push_str(&format!(" COLLATE {}", names::quote_ident(collation)));
+    }
+    if let Some(class) = &key.operator_class {
+        text.push_str(&format!(" {class}"));
+    }
+    text.push_str(match (key.descending, key.nulls_first) {
+        (false, false) => "",
+        (false, true) => " NULLS FIRST",
+        (true, true) => " DESC",
+        (true, false) => " DESC NULLS LAST",
+    });
+    text
+}
+
+/// The INCLUDE clause of an index, if it has one.
+fn included(table: &RowSchema, index: &RowIndex) -> String {
+    match index.include.as_slice() {
+        [] => String::new(),
+        include => format!(" INCLUDE ({})", column_list(table, include)),
+    }
 }
 
 /// Result of `pg_get_constraintdef`.
@@ -381,11 +451,12 @@ pub(crate) fn constraint_definition(
     match constraint {
         Constraint::Unique(index) => {
             let kind = if is_primary(table, index) { "PRIMARY KEY" } else { "UNIQUE" };
-            format!("{kind} ({})", column_list(table, &index.columns))
+            format!("{kind} ({}){}", column_list(table, &index.columns), included(table, index))
         }
         Constraint::Check(check) => {
             let condition = compiled::deparse::condition(&check.condition, table);
-            format!("CHECK ({})", if short { compiled::deparse::pretty(&condition) } else { condition })
+            let condition = if short { compiled::deparse::pretty(&condition) } else { condition };
+            format!("CHECK ({condition}){}", if check.not_valid { " NOT VALID" } else { "" })
         }
         Constraint::Foreign(key) => {
             let own = column_list(table, &key.columns);
@@ -397,7 +468,20 @@ pub(crate) fn constraint_definition(
                 action => format!(" ON {event} {}", rule(action)),
             };
             let (update, delete) = (on("UPDATE", key.on_update), on("DELETE", key.on_delete));
-            format!("FOREIGN KEY ({own}) REFERENCES {name}({referred}){update}{delete}")
+            let full = if key.match_full { " MATCH FULL" } else { "" };
+            let some = match key.delete_columns.as_slice() {
+                [] => String::new(),
+                some => format!(" ({})", column_list(table, some)),
+            };
+            let deferral = match key.deferral {
+                Deferral::Never => "",
+                Deferral::Immediate => " DEFERRABLE",
+                Deferral::Deferred => " DEFERRABLE INITIALLY DEFERRED",
+            };
+            let not_valid = if key.not_valid { " NOT VALID" } else { "" };
+            format!(
+                "FOREIGN KEY ({own}) REFERENCES {name}({referred}){full}{update}{delete}{some}{deferral}{not_valid}"
+            )
         }
     }
 }

@@ -485,7 +485,7 @@ fn rows_table(table: &RowSchema, name: &TableName, catalog: &Catalog) -> Table {
         not_null: column.not_null,
         default: column.default.as_deref().map(|text| default_in(name, text, catalog).into()),
         identity: column.identity,
-        generated: None,
+        generated: column.generated.as_deref().map(Into::into),
     });
     let key = table.primary.as_ref().and_then(|key| {
         key.columns.iter().map(|at| shown.iter().position(|shown| shown == at)).collect::<Option<Vec<_>>>()
@@ -522,9 +522,14 @@ pub(crate) fn default_in<'t>(table: &TableName, text: &'t str, catalog: &Catalog
 fn unique_indexes(table: &RowSchema, shown: &[usize]) -> Vec<UniqueIndex> {
     let all = table.primary.iter().chain(table.secondary.iter().filter(|index| index.unique));
     let one = |index: &RowIndex| {
-        let key = |at: &usize| shown.iter().position(|shown| shown == at).map(IndexKey::Column);
+        let hidden = |at: usize| table.columns[at].generated.as_deref().filter(|_| table.columns[at].is_hidden());
+        let key = |at: &usize| match hidden(*at) {
+            Some(expression) => Some(IndexKey::Expr(expression.into())),
+            None => shown.iter().position(|shown| shown == at).map(IndexKey::Column),
+        };
         let keys = index.columns.iter().map(key).collect::<Option<Vec<_>>>()?;
-        Some(UniqueIndex { name: index.name.as_str().into(), keys, predicate: None, is_constraint: index.constraint })
+        let predicate = index.predicate.and_then(hidden).map(Into::into);
+        Some(UniqueIndex { name: index.name.as_str().into(), keys, predicate, is_constraint: index.constraint })
     };
     all.filter_map(one).collect()
 }

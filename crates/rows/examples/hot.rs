@@ -25,7 +25,14 @@ struct Db {
 impl Db {
     fn new() -> Result<Db> {
         let column = |name: &str| RowColumn { not_null: true, ..RowColumn::new(name, Type::Int8) };
-        let primary = RowIndex { id: 1, name: "pkey".into(), columns: [0].into(), unique: true, constraint: true };
+        let primary = RowIndex {
+            id: 1,
+            name: "pkey".into(),
+            columns: [0].into(),
+            unique: true,
+            constraint: true,
+            ..RowIndex::default()
+        };
         let schema = RowSchema {
             id: TableId(1),
             name: TableName::public("t"),

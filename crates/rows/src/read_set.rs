@@ -382,10 +382,11 @@ impl IndexReadSet {
             if let Some(row) = version.row() {
                 key.clear();
                 self.index.key_of(layout, row, &mut key)?;
-                if !self.is_primary {
+                if !self.is_primary && !key.is_empty() {
                     RowTable::entry_key(&mut key, record);
                 }
-                if self.ranges.has(&key) {
+                // A partial index may leave the row out.
+                if !key.is_empty() && self.ranges.has(&key) {
                     return Ok(true);
                 }
             }

@@ -243,6 +243,15 @@ impl RowLayout {
         self.write(values, out)
     }
 
+    /// Like [`RowLayout::encode`], with NULL in NOT NULL columns too: for a row that lacks the values which are computed
+    /// from its others.
+    ///
+    /// # Errors
+    /// 54000 if the row exceeds [`ROW_BYTES_MAX`] bytes. Nothing is appended.
+    pub fn encode_incomplete(&self, values: &[Datum<'_>], out: &mut Vec<u8>) -> Result<()> {
+        self.write(values, out)
+    }
+
     fn write(&self, values: &[Datum<'_>], out: &mut Vec<u8>) -> Result<()> {
         assert!(values.len() == self.columns(), "BUG: {} values for {} columns", values.len(), self.columns());
         let fixed = self.fixed_bytes(values.len());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_epoch::Guard;
-use model::{Error, Lsn, Result, RowIndex, RowSchema, RowSchemaRef, TableId};
+use model::{Datum, Error, Lsn, Result, RowIndex, RowSchema, RowSchemaRef, TableId};
 use parking_lot::RwLock;
 
 use crate::arena::Arena;
@@ -407,7 +407,7 @@ impl IndexData {
 
     /// Whether two rows differ in the bytes of an indexed column.
     fn is_touched(&self, layout: &RowLayout, old: &[u8], new: &[u8]) -> Result<bool> {
-        for column in &self.def.columns {
+        for column in self.def.columns.iter().chain(&self.def.predicate) {
             if !layout.is_same(old, new, *column)? {
                 return Ok(true);
             }
@@ -415,11 +415,23 @@ impl IndexData {
         Ok(false)
     }
 
-    /// Appends the key of a row; true if one of its columns is NULL.
+    /// Whether the index has entries of a row: always, unless it is partial.
+    fn covers(&self, layout: &RowLayout, row: &[u8]) -> Result<bool> {
+        match self.def.predicate {
+            None => Ok(true),
+            Some(column) => Ok(layout.field(row, column)? == Datum::Bool(true)),
+        }
+    }
+
+    /// Appends the key of a row; true if equal keys are allowed, because one of its columns is NULL. Appends nothing for
+    /// a row that a partial index leaves out.
     ///
     /// # Errors
     /// 54000 if the key is too long; XX001 if the row is damaged.
     pub(crate) fn key_of(&self, layout: &RowLayout, row: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        if !self.covers(layout, row)? {
+            return Ok(true);
+        }
         let before = out.len();
         let mut has_null = false;
         for (column, key) in self.def.columns.iter().zip(&self.keys) {
@@ -567,7 +579,8 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Encodes the keys for the indexes in bit mask `which`; the others get an empty key.
+    /// Encodes the keys for the indexes in bit mask `which`; the others, and partial ones without the row, get an empty
+    /// key.
     ///
     /// # Errors
     /// See [`IndexData::key_of`].
@@ -577,9 +590,12 @@ impl Keys {
         self.nulls = 0;
         for (at, index) in table.secondary.iter().enumerate() {
             if which & 1 << at != 0 {
+                let before = self.bytes.len();
                 let has_null = index.key_of(&table.layout, row, &mut self.bytes)?;
                 self.nulls |= u64::from(has_null) << at;
-                RowTable::entry_key(&mut self.bytes, RecordId(0));
+                if self.bytes.len() > before {
+                    RowTable::entry_key(&mut self.bytes, RecordId(0));
+                }
             }
             self.ends.push(self.bytes.len());
         }

@@ -299,6 +299,10 @@ impl Entries {
     ) -> Result<()> {
         let start = self.keys.len();
         let has_null = index.key_of(layout, row, &mut self.keys)?;
+        if self.keys.len() == start {
+            // A partial index leaves the row out.
+            return Ok(());
+        }
         if !is_primary {
             RowTable::entry_key(&mut self.keys, record);
         }

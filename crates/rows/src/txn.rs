@@ -11,6 +11,7 @@
 //!   it sees by its snapshot, and what foreign keys and unique indexes tell it about newer state,
 //!   unless a lock protects that state until the transaction ends.
 
+mod constraints;
 mod keys;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ use crossbeam_epoch::Guard;
 use env::Event;
 use model::{Error, Lsn, Result, SqlState, TableId};
 
+use self::constraints::ConstraintModes;
 use crate::locks::{LockMode, LockName, Request, TxnId, WaitPolicy};
 use crate::read_set::ReadSet;
 use crate::reclaim;
@@ -32,6 +34,7 @@ use crate::record::{Begin, Version};
 use crate::store::{Garbage, Store, TableByAddress};
 use crate::table::{Gate, IndexData, Keys, RECORDS_MAX, RecordId, RowTable};
 
+pub use constraints::RowChange;
 pub use visibility::View;
 
 /// Bytes a transaction may add before it updates the store's counter.
@@ -84,6 +87,8 @@ pub struct Txn {
     newest_seen: Lsn,
     /// Read set of a serializable transaction.
     reads: Option<Box<ReadSet>>,
+    /// Constraints that are checked at the end.
+    constraints: ConstraintModes,
     /// Buffer for a lookup key.
     key: Vec<u8>,
     /// Buffer for the index keys of a removed row.
@@ -268,6 +273,7 @@ impl Txn {
             garbage: Vec::new(),
             newest_seen: Lsn::ZERO,
             reads: (isolation == Isolation::Serializable).then(Box::default),
+            constraints: ConstraintModes::default(),
             key: Vec::new(),
             before: Keys::default(),
             after: Keys::default(),

@@ -32,6 +32,7 @@ impl Db {
             columns: columns.into(),
             unique: id == 1,
             constraint: false,
+            ..RowIndex::default()
         };
         let schema = RowSchema {
             id: TableId(1),

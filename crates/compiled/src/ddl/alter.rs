@@ -1,7 +1,10 @@
 //! ALTER TABLE.
 
 use model::{Error, Result, RowSchemaRef, SequenceRef, SqlState, TableName, ViewSpec};
-use parser::ast::{self, AlterTableAction as A, DropBehavior, Expr, Ident, Name, RelOption, RenamePart, TypeName};
+use parser::ast::{
+    self, AlterTableAction as A, ColumnRef, DropBehavior, Expr, Ident, Name, RelOption, RenamePart, ReplicaIdentity,
+    TypeName,
+};
 
 use super::column::check_collation;
 use super::draft::Draft;
@@ -56,11 +59,6 @@ pub(super) fn alter(
                     continue;
                 }
                 draft.add_column(column, &mut new_constraints)?;
-            }
-            A::AddConstraint(constraint) if constraint.attributes.not_valid => {
-                return Err(
-                    create::unsupported("NOT VALID").with_hint("leave NOT VALID out: existing rows are always checked")
-                );
             }
             A::AddConstraint(constraint) => new_constraints.push(draft.new_constraint(constraint)?),
             action => act(&mut draft, action)?,
@@ -216,6 +214,7 @@ fn other_kind(name: &str) -> Error {
 fn pass(action: &A) -> Pass {
     match action {
         A::DropColumn { .. } | A::DropConstraint { .. } | A::DropNotNull(_) | A::DropDefault(_) => Pass::Drop,
+        A::DropExpression { .. } => Pass::Drop,
         A::AlterColumnType { .. } => Pass::Type,
         A::AddColumn { .. } => Pass::AddColumn,
         A::SetNotNull(_) | A::SetDefault { .. } | A::AddIdentity { .. } => Pass::Column,
@@ -250,15 +249,19 @@ fn act(draft: &mut Draft<'_>, action: &A) -> Result<()> {
         A::SetDefault { column, expr } => {
             let at = draft.column(column)?;
             refuse_identity(draft, at)?;
+            draft.refuse_generated(at)?;
             draft.set_default(at, expr).map(|_| ())
         }
         A::DropDefault(column) => {
             let at = draft.column(column)?;
             let hint = "Use ALTER TABLE ... ALTER COLUMN ... DROP IDENTITY instead.";
             refuse_identity(draft, at).map_err(|error| error.with_hint(hint))?;
+            let hint = "Use ALTER TABLE ... ALTER COLUMN ... DROP EXPRESSION instead.";
+            draft.refuse_generated(at).map_err(|error| error.with_hint(hint))?;
             draft.next.columns[at].default = None;
             Ok(())
         }
+        A::DropExpression { column, if_exists } => draft.drop_expression(column, *if_exists),
         A::AlterColumnType { column, ty, collation, using, .. } => {
             set_type(draft, column, ty, collation.as_ref(), using.as_ref())
         }
@@ -266,13 +269,22 @@ fn act(draft: &mut Draft<'_>, action: &A) -> Result<()> {
             let at = draft.column(column)?;
             draft.add_identity(at, *always, options)
         }
-        A::ValidateConstraint(name) => {
-            if constraints(&draft.next).any(|one| one == name) {
-                return Ok(());
-            }
-            let text = format!("constraint \"{name}\" of relation \"{}\" does not exist", draft.next.name.table);
-            Err(Error::new(SqlState::UNDEFINED_OBJECT, text))
-        }
+        A::ValidateConstraint(name) => draft.validate(name),
+        A::AlterConstraint { name, attributes } => draft.alter_constraint(name, *attributes),
+        A::DropIdentity { column, if_exists } => draft.drop_identity(column, *if_exists),
+        // Properties of files, which rows tables do not have. Names are checked.
+        A::SetStatistics { column: ColumnRef::Name(column), .. }
+        | A::SetStorage { column, .. }
+        | A::SetCompression { column, .. }
+        | A::SetColumnOptions { column, .. }
+        | A::ResetColumnOptions { column, .. } => draft.column(column).map(|_| ()),
+        A::ClusterOn(index) | A::ReplicaIdentity(ReplicaIdentity::Index(index)) => has_index(draft, index),
+        A::ReplicaIdentity(_)
+        | A::SetWithoutCluster
+        | A::SetWithoutOids
+        | A::SetLogged
+        | A::SetUnlogged
+        | A::ResetOptions(_) => Ok(()),
         A::SetOptions(options) => set_options(draft, options),
         A::OwnerTo(_) => {
             draft.notices.push(Notice::new(NO_OWNERS));
@@ -280,6 +292,15 @@ fn act(draft: &mut Draft<'_>, action: &A) -> Result<()> {
         }
         other => Err(create::unsupported(&format!("ALTER TABLE … {other}"))),
     }
+}
+
+/// Error 42704 if the table has no such index.
+fn has_index(draft: &Draft<'_>, index: &str) -> Result<()> {
+    if super::has_index(&draft.next, index) {
+        return Ok(());
+    }
+    let text = format!("index \"{index}\" for table \"{}\" does not exist", draft.next.name.table);
+    Err(Error::new(SqlState::UNDEFINED_OBJECT, text))
 }
 
 fn drop_column(draft: &mut Draft<'_>, name: &str, if_exists: bool, cascade: bool) -> Result<()> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use model::limits::COLUMNS_PER_TABLE_MAX;
 use model::{
-    Datum, Error, Identity, Result, RowColumn, SequenceOptions, SequenceOwner, SequenceSpec, SqlState, TableName, Type,
-    ViewRef,
+    Datum, Error, Identity, Result, RowColumn, RowIndex, SequenceOptions, SequenceOwner, SequenceSpec, SqlState,
+    TableName, Type, ViewRef,
 };
 use parser::ast::{self, ColumnConstraint, ColumnConstraintKind as C, ColumnDef, ConstraintAttributes, SequenceOption};
 use parser::ast::{Expr as Expression, ExprKind, Pos};
@@ -23,7 +23,7 @@ use crate::stored_expressions::{self, parsed};
 use crate::types::{assignable, is_text};
 
 /// System columns of every PostgreSQL table.
-const SYSTEM_COLUMNS: [&str; 6] = ["tableoid", "cmax", "xmax", "cmin", "xmin", "ctid"];
+pub(super) const SYSTEM_COLUMNS: [&str; 6] = ["tableoid", "cmax", "xmax", "cmin", "xmin", "ctid"];
 
 impl Draft<'_> {
     fn misplaced(&self, what: &str, column: &str) -> Error {
@@ -65,6 +65,12 @@ impl Draft<'_> {
         match values_from {
             ValueSource::Nothing => Ok(()),
             ValueSource::Default(expr) => self.new_default(at, expr),
+            ValueSource::Generated(expr) => {
+                // The text follows when all columns are known: the expression may read later ones.
+                self.next.columns[at].generated = Some(String::new());
+                self.generated.push((at, expr.clone()));
+                Ok(())
+            }
             ValueSource::Sequence(options) => {
                 let sequence = self.own_sequence(at, &options)?;
                 self.filled.insert(at, Field::Next(sequence));
@@ -131,7 +137,7 @@ impl Draft<'_> {
             check_collation(collation, column.ty)?;
         }
         let mut null: Option<bool> = is_serial.then_some(false);
-        let mut default = None;
+        let (mut default, mut generated) = (None, None);
         let mut options = is_serial.then(|| SequenceOptions { ty: Some(column.ty), ..SequenceOptions::default() });
         let columns = || vec![column.name.clone()];
         // Whether DEFERRABLE and its like belong to the constraint before.
@@ -163,23 +169,26 @@ impl Draft<'_> {
                     column.identity = Some(identity(*always));
                     options = Some(self.identity_options(column.ty, given)?);
                 }
-                C::Generated(_) => {
-                    return Err(Error::unsupported("generated columns are not supported on rows tables"));
+                C::Generated(_) if generated.is_some() => {
+                    return Err(self.misplaced("multiple generation clauses specified for", &column.name));
                 }
+                C::Generated(expr) => generated = Some(expr),
                 C::PrimaryKey { index } => {
                     refuse_deferred(attributes)?;
                     self.key_parameters(index)?;
-                    new_constraints.push(NewConstraint::Key { name: constraint, columns: columns(), primary: true });
+                    let (columns, include) = (columns(), index.include.iter().map(ast::Ident::to_string).collect());
+                    new_constraints.push(NewConstraint::Key { name: constraint, columns, include, primary: true });
                 }
                 C::Unique { nulls_distinct, index } => {
                     refuse_deferred(attributes)?;
                     refuse_nulls_not_distinct(*nulls_distinct)?;
                     self.key_parameters(index)?;
-                    new_constraints.push(NewConstraint::Key { name: constraint, columns: columns(), primary: false });
+                    let (columns, include) = (columns(), index.include.iter().map(ast::Ident::to_string).collect());
+                    new_constraints.push(NewConstraint::Key { name: constraint, columns, include, primary: false });
                 }
                 // Nothing inherits from a table, so NO INHERIT says nothing.
                 C::Check { expr, no_inherit: _ } => {
-                    new_constraints.push(NewConstraint::Check { name: constraint, condition: expr });
+                    new_constraints.push(NewConstraint::Check { name: constraint, condition: expr, not_valid: false });
                 }
                 C::References(key) => {
                     let columns = columns();
@@ -197,8 +206,17 @@ impl Draft<'_> {
             if (default.is_some() || is_serial) && column.identity.is_some() {
                 return Err(self.misplaced("both default and identity specified for", &column.name));
             }
+            if generated.is_some() && (default.is_some() || is_serial) {
+                return Err(self.misplaced("both default and generation expression specified for", &column.name));
+            }
+            if generated.is_some() && column.identity.is_some() {
+                return Err(self.misplaced("both identity and generation expression specified for", &column.name));
+            }
         }
         column.not_null = null == Some(false);
+        if let Some(generated) = generated {
+            return Ok(ValueSource::Generated(generated));
+        }
         Ok(match (default, options) {
             (_, Some(options)) => ValueSource::Sequence(options),
             (Some(default), None) => ValueSource::Default(default),
@@ -273,7 +291,9 @@ impl Draft<'_> {
         if self.filled.contains_key(&at) {
             return Err(Error::unsupported(format!("cannot alter type of column \"{name}\" twice")));
         }
-        if using.is_some() || !is_kept(old, ty) {
+        self.check_computed(at)?;
+        let is_generated = self.next.columns[at].generated.is_some();
+        if !is_generated && (using.is_some() || !is_kept(old, ty)) {
             let field = self.converted(at, ty, using)?;
             self.filled.insert(at, Field::Expr(field));
             // It has the old type, and after the rewrite no row lacks the column.
@@ -283,6 +303,10 @@ impl Draft<'_> {
             self.retype_identity(at, ty)?;
         }
         self.next.columns[at].ty = ty;
+        if is_generated {
+            self.retype_generated(at, using)?;
+        }
+        self.retype_hidden(at)?;
         self.check_default(at, old)?;
         self.check_users(at, old)
     }
@@ -388,11 +412,29 @@ impl Draft<'_> {
         if column.identity.is_some() {
             return wrong(format!("column \"{name}\" of relation \"{table}\" is already an identity column"));
         }
-        if column.default.is_some() {
+        if column.default.is_some() || column.generated.is_some() {
             return wrong(format!("column \"{name}\" of relation \"{table}\" already has a default value"));
         }
         self.next.columns[at].identity = Some(identity(always));
         self.own_sequence(at, &options).map(|_| ())
+    }
+
+    /// `ALTER COLUMN … DROP IDENTITY`
+    pub(super) fn drop_identity(&mut self, name: &str, if_exists: bool) -> Result<()> {
+        let at = self.column(name)?;
+        if self.next.columns[at].identity.take().is_none() {
+            let text = format!("column \"{name}\" of relation \"{}\" is not an identity column", self.next.name.table);
+            if !if_exists {
+                return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text));
+            }
+            self.notices.push(Notice::new(format!("{text}, skipping")));
+            return Ok(());
+        }
+        self.next.columns[at].default = None;
+        let owner = SequenceOwner { table: self.next.id, column: at };
+        let owned = self.catalog.sequences().into_iter().filter(|sequence| sequence.owner == Some(owner));
+        self.after.extend(owned.map(|sequence| Change::DropSequence(sequence.id)));
+        Ok(())
     }
 
     /// Drops a column with its indexes, constraints and sequence.
@@ -400,9 +442,12 @@ impl Draft<'_> {
         let what =
             format!("column {} of table {}", self.name_of(at), names::display_name(&self.next.name, self.catalog));
         self.drop_views(at, &what, cascade)?;
+        self.drop_computed(at, &what, cascade)?;
         self.drop_referring(&what, &what, cascade, &|_, key| key.referred.contains(&at))?;
-        self.next.primary.take_if(|index| index.columns.contains(&at));
-        self.next.secondary.retain(|index| !index.columns.contains(&at));
+        let hidden = self.computed_from(at, true)?;
+        let uses = |index: &RowIndex| index.uses().any(|column| column == at || hidden.contains(&column));
+        self.next.primary.take_if(|index| uses(index));
+        self.next.secondary.retain(|index| !uses(index));
         let mut kept = Vec::new();
         for check in std::mem::take(&mut self.next.checks) {
             if !stored_expressions::columns(&check.condition, &self.next)?.contains(&at) {
@@ -416,6 +461,7 @@ impl Draft<'_> {
         self.after.extend(owned.map(|sequence| Change::DropSequence(sequence.id)));
         let column = &mut self.next.columns[at];
         *column = RowColumn { dropped: true, ..RowColumn::new(&column.name, column.ty) };
+        self.filled.remove(&at);
         Ok(())
     }
 
@@ -464,6 +510,10 @@ impl Draft<'_> {
         for check in &mut self.next.checks {
             check.condition = expressions::renamed(&check.condition, &old, new)?;
         }
+        let new = new.clone();
+        for sql in self.next.columns.iter_mut().filter_map(|column| column.generated.as_mut()) {
+            *sql = expressions::renamed(sql, &old, &new)?;
+        }
         Ok(())
     }
 }
@@ -472,6 +522,7 @@ impl Draft<'_> {
 enum ValueSource<'s> {
     Nothing,
     Default(&'s Expression),
+    Generated(&'s Expression),
     Sequence(SequenceOptions),
 }
 

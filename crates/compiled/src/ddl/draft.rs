@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{Datum, Error, Result, RowColumn, RowSchema, RowSchemaRef, SequenceSpec, SqlState, TableId, TableName};
+use parser::ast;
 use rows::RowTable;
 use rows::row::{ColumnLayout, RowLayout};
 
@@ -11,6 +12,7 @@ use super::table_work::{Condition, Field, Rewrite, Work};
 use super::{Catalog, Change, Definition, Notice, Object, constraints, expressions, indexes, is_taken};
 use crate::expr::{Expr, Layout, Value};
 use crate::statement::Session;
+use crate::stored_expressions;
 
 /// The next version of one table.
 pub(super) struct Draft<'c> {
@@ -29,6 +31,8 @@ pub(super) struct Draft<'c> {
     pub(super) notices: Vec<Notice>,
     /// Columns whose existing rows get new values, with their source.
     pub(super) filled: BTreeMap<usize, Field>,
+    /// Generated columns of the statement whose expressions are not bound yet.
+    pub(super) generated: Vec<(usize, ast::Expr)>,
     /// Columns whose existing rows must be checked for NULL.
     pub(super) required: Vec<usize>,
     /// Ids of indexes to build.
@@ -71,6 +75,7 @@ impl<'c> Draft<'c> {
             sequences: Vec::new(),
             notices: Vec::new(),
             filled: BTreeMap::new(),
+            generated: Vec::new(),
             required: Vec::new(),
             built: Vec::new(),
             checked: Vec::new(),
@@ -79,6 +84,7 @@ impl<'c> Draft<'c> {
 
     /// Completes the draft.
     pub(super) fn finish(mut self, tag: &'static str) -> Result<Definition> {
+        self.drop_unused();
         let work = self.work()?;
         let mut changes = self.before;
         changes.extend(self.others.into_values().map(|next| Change::Alter { next, work: Vec::new() }));
@@ -129,6 +135,7 @@ impl<'c> Draft<'c> {
         for (at, column) in self.next.columns.iter_mut().enumerate() {
             let field = match self.filled.remove(&at) {
                 Some(field) => field,
+                None if column.generated.is_some() => Field::Generated,
                 None if column.dropped => Field::Expr(null()),
                 None if at < old.columns.len() => {
                     Field::Expr(Expr::Field { slot: 0, column: at, layout: Layout(Arc::clone(&from.layout)) })
@@ -141,7 +148,12 @@ impl<'c> Draft<'c> {
         }
         // NOT NULL is checked after the rewrite, with a proper error.
         let columns: Vec<_> = self.next.columns.iter().map(|column| ColumnLayout::new(column.ty, false)).collect();
-        Ok(Rewrite { layout: RowLayout::new(&columns)?, fields })
+        let table = expressions::empty_table(&self.next)?;
+        let generated = stored_expressions::all_generated(&table).map_err(|stop| {
+            stop.into_error(|| Error::bug("an expression of a generated column that was bound before is not supported"))
+        })?;
+        let (hidden, shown) = generated.into_iter().partition(|(at, _)| self.next.columns[*at].is_hidden());
+        Ok(Rewrite { layout: RowLayout::new(&columns)?, fields, generated: [shown, hidden] })
     }
 
     /// The current state as a table, for binding.

@@ -8,19 +8,20 @@ use std::sync::Arc;
 use binder::DefinitionClause;
 use bumpalo::Bump;
 use model::limits::DEFINITION_BYTES_MAX;
-use model::{Datum, Error, Result, RowColumn, RowSchema, SequenceRef, SqlState, TableId, TableName, Type};
+use model::{Datum, Error, Result, RowColumn, RowSchema, SequenceRef, SqlState, TableName, Type};
 use parser::ast::{self, ExprKind, Ident, Visitor};
 use rows::row::RowLayout;
 use rows::{Records, RowTable};
 
 use super::Catalog;
+use super::generated::{check_fixed, check_names, index_type};
 use super::names::{display_name, quoted, resolved};
 use crate::exec::{ExecContext, ReadSource, SubPlans};
 use crate::expr::{Expr, Frame};
 use crate::sequences::is_of_sequence;
 use crate::statement::{Session, Tables};
 use crate::stored_expressions::{
-    WithSequences, for_each_name, lowered, numbered, parsed, rename_sequences, sequence_named, table_column,
+    NoTables, WithSequences, for_each_name, lowered, numbered, parsed, rename_sequences, sequence_named, table_column,
 };
 use crate::types::assignable;
 
@@ -34,27 +35,6 @@ pub(super) fn empty_table(schema: &RowSchema) -> Result<Arc<RowTable>> {
         schema: Arc::new(schema.clone()),
         derived: rows::Derived::default(),
     }))
-}
-
-/// The catalog of expressions that name no tables and no sequences.
-struct NoTables;
-
-impl Tables for NoTables {
-    fn table(&self, _: Option<&str>, _: &str) -> Option<Arc<RowTable>> {
-        None
-    }
-
-    fn sequence(&self, _: Option<&str>, _: &str) -> Option<SequenceRef> {
-        None
-    }
-
-    fn by_id(&self, _: TableId) -> Option<Arc<RowTable>> {
-        None
-    }
-
-    fn referring(&self, _: TableId) -> Vec<Arc<RowTable>> {
-        Vec::new()
-    }
 }
 
 fn bound(
@@ -84,6 +64,9 @@ fn unsupported(expr: &ast::Expr, clause: DefinitionClause<'_>) -> Error {
         DefinitionClause::Check => "check constraint",
         DefinitionClause::Default(_) => "DEFAULT expression",
         DefinitionClause::Using(_) => "transform expression",
+        DefinitionClause::Generated(_) => "column generation expression",
+        DefinitionClause::IndexKey => "index expression",
+        DefinitionClause::IndexPredicate => "index predicate",
     };
     Error::unsupported(format!("{clause} {expr} is not supported on rows tables"))
         .with_hint("use only operators and functions that rows tables support")
@@ -96,10 +79,7 @@ fn unsupported(expr: &ast::Expr, clause: DefinitionClause<'_>) -> Error {
 pub(super) fn condition(expr: &ast::Expr, table: &Arc<RowTable>, session: Session<'_>) -> Result<Expr> {
     let clause = DefinitionClause::Check;
     let bound = bound(expr, Some(table), clause, session)?;
-    // The row as a whole, and the number of the table: neither has a name that lasts.
-    let mut names_others = has_star(expr);
-    for_each_name(expr, &mut |name| names_others |= table.schema.column(name).is_none());
-    if names_others { Err(unsupported(expr, clause)) } else { Ok(bound) }
+    names_of_row(expr, table, clause).map(|()| bound)
 }
 
 /// Binds the USING expression of a type change of a column to `ty`.
@@ -115,6 +95,46 @@ pub(super) fn transformed(
 ) -> Result<Expr> {
     let next = table_column(&RowColumn::new(column, ty));
     bound(expr, Some(table), DefinitionClause::Using(&next), session)
+}
+
+/// Binds the expression of the generated column at this position of the table.
+///
+/// # Errors
+/// 42P17 if it is not immutable, or reads another generated column; errors of the binder.
+pub(super) fn generated(expr: &ast::Expr, table: &Arc<RowTable>, at: usize, session: Session<'_>) -> Result<()> {
+    check_names(expr, &table.schema)?;
+    let column = table_column(&table.schema.columns[at]);
+    let clause = DefinitionClause::Generated(&column);
+    let own = bound(expr, Some(table), clause, session)?;
+    names_of_row(expr, table, clause)?;
+    let fixed = match lowered(expr, Some(table), clause, &NoTables, &scalar::Session::default()) {
+        Ok((fixed, _)) => fixed,
+        Err(stop) => return Err(stop.into_error(|| unsupported(expr, clause))),
+    };
+    check_fixed(own == fixed)
+}
+
+/// Binds a key or the predicate of an index; returns its type.
+///
+/// # Errors
+/// 42P17 if it is not immutable; errors of the binder.
+pub(super) fn index_expression(
+    expr: &ast::Expr,
+    table: &Arc<RowTable>,
+    clause: DefinitionClause<'_>,
+    session: Session<'_>,
+) -> Result<Type> {
+    let ty = index_type(expr, table, clause, session.facts()?, &NoTables);
+    let ty = ty.map_err(|stop| stop.into_error(|| unsupported(expr, clause)))?;
+    names_of_row(expr, table, clause)?;
+    Ok(ty)
+}
+
+/// Refuses the row as a whole, and the number of the table: neither has a name that lasts.
+fn names_of_row(expr: &ast::Expr, table: &RowTable, clause: DefinitionClause<'_>) -> Result<()> {
+    let mut names_others = has_star(expr);
+    for_each_name(expr, &mut |name| names_others |= table.schema.column(name).is_none());
+    if names_others { Err(unsupported(expr, clause)) } else { Ok(()) }
 }
 
 /// A bound DEFAULT.

@@ -1,11 +1,13 @@
 //! CREATE INDEX and ALTER INDEX; `drop` has DROP INDEX.
 
-use model::{Error, Result, SqlState};
-use parser::ast::{self, AlterTableAction, Expr, ExprKind, Ident, IndexElement, IndexKey, NullsOrder, SortDirection};
+use model::{Error, Result, RowIndex, RowIndexKey, SqlState, Type};
+use parser::ast::{
+    self, AlterTableAction, Expr, ExprKind, Ident, IndexElement, IndexKey, NullsOrder, Pos, SortDirection,
+};
 
 use super::column::check_collation;
 use super::draft::Draft;
-use super::{Catalog, Definition, Notice, alter, create, is_taken, names};
+use super::{Catalog, Definition, Notice, alter, create, generated, is_taken, names};
 use crate::statement::Session;
 
 /// Plans a CREATE INDEX; `None` for a table of the other store.
@@ -25,7 +27,7 @@ pub(super) fn create(
         }
         return Err(super::no_relation(&table_name, &create.table));
     };
-    refuse_kinds(create)?;
+    check_method(create)?;
     let mut draft = Draft::of(&table, catalog, session);
     options(create, &mut draft)?;
     let name = create.name.as_ref().map(Ident::to_string);
@@ -38,15 +40,34 @@ pub(super) fn create(
         let notice = Notice::new(format!("relation \"{name}\" already exists, skipping"));
         return Ok(Some(Definition { notices: vec![notice], ..Definition::new("CREATE INDEX") }));
     }
-    let mut columns = Vec::with_capacity(create.elements.len());
-    for element in &create.elements {
-        columns.push(column(element, &draft)?);
+    let exprs: Vec<Expr> = create.elements.iter().map(|element| expression(&element.key)).collect();
+    let include: Vec<Expr> = create.include.iter().map(|element| expression(&element.key)).collect();
+    let names = generated::key_names(&exprs.iter().chain(&include).collect::<Vec<_>>());
+    let mut index =
+        RowIndex { unique: create.unique, hash: create.method.as_deref() == Some("hash"), ..RowIndex::default() };
+    for ((element, expr), name) in create.elements.iter().zip(&exprs).zip(&names) {
+        let (at, key) = key(element, expr, name, &mut draft)?;
+        index.columns.push(at);
+        index.keys.push(key);
     }
+    if index.keys.iter().all(|key| *key == RowIndexKey::default()) {
+        index.keys.clear();
+    }
+    for expr in &include {
+        let ExprKind::Column(name) = &expr.kind else {
+            return Err(Error::unsupported("expressions are not supported in included columns"));
+        };
+        index.include.push(column(name, &draft)?);
+    }
+    index.predicate = match &create.filter {
+        None => None,
+        Some(filter) => Some(draft.hidden_column(filter, "predicate", true)?),
+    };
     if !is_one_direction(create) {
         let text = "the index is ascending in all columns: ORDER BY in mixed directions needs a sort";
         draft.notices.push(Notice::new(text.to_owned()));
     }
-    draft.add_plain(name, columns, create.unique)?;
+    draft.add_plain(name, &names::of_columns(&names), index)?;
     draft.finish("CREATE INDEX").map(Some)
 }
 
@@ -70,21 +91,33 @@ fn is_one_direction(create: &ast::CreateIndex) -> bool {
     all(false) || all(true)
 }
 
-fn refuse_kinds(create: &ast::CreateIndex) -> Result<()> {
-    if let Some(method) = create.method.as_deref().filter(|method| *method != "btree") {
-        return Err(create::unsupported(&format!("access method \"{method}\""))
-            .with_hint("indexes of rows tables are ordered: leave USING out, or say USING btree"));
+/// Checks the access method. A hash index is a tree here too, with the limits that it has in PostgreSQL.
+fn check_method(create: &ast::CreateIndex) -> Result<()> {
+    let unsupported = |what: &str| Err(Error::unsupported(format!("access method \"hash\" does not support {what}")));
+    match create.method.as_deref() {
+        None | Some("btree") => {}
+        Some("hash") if create.unique => return unsupported("unique indexes"),
+        Some("hash") if !create.include.is_empty() => return unsupported("included columns"),
+        Some("hash") if create.elements.len() > 1 => return unsupported("multicolumn indexes"),
+        Some("hash") => {}
+        Some(method @ ("gin" | "gist" | "brin" | "spgist")) => {
+            return Err(create::unsupported(&format!("access method \"{method}\""))
+                .with_hint("indexes of rows tables are ordered: leave USING out, or say USING btree"));
+        }
+        Some(method) => {
+            let text = format!("access method \"{method}\" does not exist");
+            return Err(Error::new(SqlState::UNDEFINED_OBJECT, text));
+        }
     }
-    let what = if !create.include.is_empty() {
-        "INCLUDE"
-    } else if create.filter.is_some() {
-        "a partial index (WHERE)"
-    } else if !create.nulls_distinct {
-        "NULLS NOT DISTINCT"
-    } else {
-        return Ok(());
-    };
-    Err(create::unsupported(what))
+    if create.nulls_distinct { Ok(()) } else { Err(create::unsupported("NULLS NOT DISTINCT")) }
+}
+
+/// The expression of a key, without parentheses around a name.
+fn expression(key: &IndexKey) -> Expr {
+    match key {
+        IndexKey::Column(name) => Expr::new(ExprKind::Column(name.clone()), Pos(0)),
+        IndexKey::Expr(expr) => expr.clone(),
+    }
 }
 
 fn options(create: &ast::CreateIndex, draft: &mut Draft<'_>) -> Result<()> {
@@ -99,34 +132,69 @@ fn options(create: &ast::CreateIndex, draft: &mut Draft<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Position of an index column; expressions are refused, and the direction is not stored.
-fn column(element: &IndexElement, draft: &Draft<'_>) -> Result<usize> {
-    let name = match &element.key {
-        IndexKey::Column(name) | IndexKey::Expr(Expr { kind: ExprKind::Column(name), .. }) => name,
-        IndexKey::Expr(expr) => {
-            let text = match &expr.kind {
-                ExprKind::Function(_) => expr.to_string(),
-                _ => format!("({expr})"),
-            };
-            return Err(create::unsupported(&format!("an index over the expression {text}")));
-        }
-    };
-    // All of these operator classes order text by its bytes, as this store does.
-    let is_bytewise = |class: &ast::Name| {
-        ["text_ops", "varchar_ops", "bpchar_ops", "text_pattern_ops", "varchar_pattern_ops", "bpchar_pattern_ops"]
-            .contains(&class.name.as_str())
-    };
-    if let Some(class) = element.operator_class.as_ref().filter(|class| !is_bytewise(class)) {
-        return Err(create::unsupported(&format!("operator class {class}")));
+/// Position and properties of a key; an expression gets a hidden column called `name`.
+fn key(element: &IndexElement, expr: &Expr, name: &str, draft: &mut Draft<'_>) -> Result<(usize, RowIndexKey)> {
+    let (mut expr, mut collation) = (expr, element.collation.as_ref());
+    if let ExprKind::Collate(collate) = &expr.kind {
+        (expr, collation) = (&collate.expr, collation.or(Some(&collate.collation)));
     }
-    let at = draft
-        .next
-        .column(name)
-        .ok_or_else(|| Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")))?;
-    if let Some(collation) = &element.collation {
-        check_collation(collation, draft.next.columns[at].ty)?;
+    draft.check_system_columns(expr)?;
+    let at = match &expr.kind {
+        ExprKind::Column(name) => column(name, draft)?,
+        _ => draft.hidden_column(expr, name, false)?,
+    };
+    let ty = draft.next.columns[at].ty;
+    if let Some(collation) = collation {
+        check_collation(collation, ty)?;
     }
-    Ok(at)
+    let descending = element.direction == SortDirection::Desc;
+    let nulls_first = match element.nulls {
+        NullsOrder::Default => descending,
+        NullsOrder::First => true,
+        NullsOrder::Last => false,
+    };
+    let operator_class = element.operator_class.as_ref().map(|class| operator_class(class, ty)).transpose()?.flatten();
+    let collation =
+        collation.filter(|collation| collation.name != "default").map(|collation| collation.name.to_string());
+    Ok((at, RowIndexKey { descending, nulls_first, operator_class, collation }))
+}
+
+/// Position of a column.
+fn column(name: &str, draft: &Draft<'_>) -> Result<usize> {
+    let missing = || Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"));
+    draft.next.column(name).ok_or_else(missing)
+}
+
+/// The name of an operator class, unless it is the default of the type. All those of text order it by its bytes, as this
+/// store does.
+fn operator_class(class: &ast::Name, ty: Type) -> Result<Option<String>> {
+    let (default, others): (&str, &[&str]) = match ty {
+        Type::Bool => ("bool_ops", &[]),
+        Type::Int2 => ("int2_ops", &[]),
+        Type::Int4 => ("int4_ops", &[]),
+        Type::Int8 => ("int8_ops", &[]),
+        Type::Float4 => ("float4_ops", &[]),
+        Type::Float8 => ("float8_ops", &[]),
+        Type::Numeric(_) => ("numeric_ops", &[]),
+        Type::Text | Type::Varchar(_) => ("text_ops", &["varchar_ops", "text_pattern_ops", "varchar_pattern_ops"]),
+        Type::Char(_) => ("bpchar_ops", &["bpchar_pattern_ops"]),
+        Type::Bytes => ("bytea_ops", &[]),
+        Type::Uuid => ("uuid_ops", &[]),
+        Type::Date => ("date_ops", &[]),
+        Type::Time => ("time_ops", &[]),
+        Type::Timestamp => ("timestamp_ops", &[]),
+        Type::Timestamptz => ("timestamptz_ops", &[]),
+        Type::Interval => ("interval_ops", &[]),
+        Type::Json => ("", &[]),
+    };
+    let name = class.name.as_str();
+    if name == default {
+        return Ok(None);
+    }
+    if others.contains(&name) {
+        return Ok(Some(name.to_owned()));
+    }
+    Err(create::unsupported(&format!("operator class {class}")))
 }
 
 /// Plans ALTER INDEX … RENAME TO; `None` if the name belongs to the other store.
@@ -153,6 +221,8 @@ pub(super) fn act(alter: &ast::AlterTable, catalog: &dyn Catalog, session: Sessi
             match action {
                 AlterTableAction::OwnerTo(_) => draft.notices.push(Notice::new(alter::NO_OWNERS)),
                 AlterTableAction::SetOptions(options) => alter::set_options(draft, options)?,
+                // Indexes have no pages and no statistics.
+                AlterTableAction::ResetOptions(_) | AlterTableAction::SetStatistics { .. } => {}
                 _ => return Err(create::unsupported(&format!("ALTER INDEX … {action}"))),
             }
         }

@@ -5,7 +5,7 @@
 //!   SQL.
 //! - `draft`, `column`, `table_constraints`: a table description while it changes; `create`, `alter`, `index`,
 //!   `drop`, `sequence`, `view`: statements.
-//! - `expressions`: CHECK and DEFAULT; `types`: column types; `names`: name resolution and generated names;
+//! - `expressions`: CHECK and DEFAULT; `generated`: generated columns, and expressions of indexes; `types`: column types; `names`: name resolution and generated names;
 //!   `table_work`: work on existing rows.
 //!
 //! Always true: nothing here does I/O or changes anything. A statement that fails leaves no trace except unused
@@ -17,6 +17,7 @@ mod create;
 mod draft;
 mod drop;
 mod expressions;
+mod generated;
 mod index;
 mod names;
 mod sequence;

@@ -1,6 +1,6 @@
 //! Constraints and indexes of a table: PRIMARY KEY, UNIQUE, CHECK, FOREIGN KEY.
 
-use model::{Error, Referential, Result, RowCheck, RowForeignKey, RowIndex, RowSchema, SqlState, Type};
+use model::{Deferral, Error, Referential, Result, RowCheck, RowForeignKey, RowIndex, RowSchema, SqlState, Type};
 use parser::ast::{
     self, ConstraintAttributes, Expr, Ident, IndexParameters, KeyAction, References, TableConstraint,
     TableConstraintKind,
@@ -17,15 +17,36 @@ const INDEX_COLUMNS_MAX: usize = 32;
 
 /// A constraint to add after all columns.
 pub(super) enum NewConstraint<'s> {
-    Key { name: Option<String>, columns: Vec<String>, primary: bool },
-    Check { name: Option<String>, condition: &'s Expr },
-    Foreign { name: Option<String>, columns: Vec<String>, key: &'s References, attributes: ConstraintAttributes },
+    Key {
+        name: Option<String>,
+        columns: Vec<String>,
+        include: Vec<String>,
+        primary: bool,
+    },
+    /// ADD … USING INDEX
+    UsingIndex {
+        name: Option<String>,
+        index: String,
+        primary: bool,
+    },
+    Check {
+        name: Option<String>,
+        condition: &'s Expr,
+        not_valid: bool,
+    },
+    Foreign {
+        name: Option<String>,
+        columns: Vec<String>,
+        key: &'s References,
+        attributes: ConstraintAttributes,
+    },
 }
 
 /// PRIMARY KEY or UNIQUE with resolved columns.
 pub(super) struct Key {
     name: Option<String>,
     columns: Vec<usize>,
+    include: Vec<usize>,
     primary: bool,
 }
 
@@ -38,32 +59,35 @@ impl Draft<'_> {
             TableConstraintKind::PrimaryKey { columns, index } => {
                 refuse_deferred(constraint.attributes)?;
                 self.key_parameters(index)?;
-                Ok(NewConstraint::Key { name, columns: owned(columns), primary: true })
+                let include = owned(&index.include);
+                Ok(NewConstraint::Key { name, columns: owned(columns), include, primary: true })
             }
             TableConstraintKind::Unique { nulls_distinct, columns, index } => {
                 refuse_deferred(constraint.attributes)?;
                 refuse_nulls_not_distinct(*nulls_distinct)?;
                 self.key_parameters(index)?;
-                Ok(NewConstraint::Key { name, columns: owned(columns), primary: false })
+                let include = owned(&index.include);
+                Ok(NewConstraint::Key { name, columns: owned(columns), include, primary: false })
             }
-            TableConstraintKind::Check(condition) => Ok(NewConstraint::Check { name, condition }),
+            TableConstraintKind::Check(condition) => {
+                Ok(NewConstraint::Check { name, condition, not_valid: constraint.attributes.not_valid })
+            }
             TableConstraintKind::ForeignKey { columns, references } => {
                 let (columns, attributes) = (owned(columns), constraint.attributes);
                 Ok(NewConstraint::Foreign { name, columns, key: references, attributes })
             }
-            TableConstraintKind::PrimaryKeyUsingIndex(_) | TableConstraintKind::UniqueUsingIndex(_) => {
-                Err(create::unsupported("USING INDEX")
-                    .with_hint("name the columns: the constraint builds its own index"))
+            TableConstraintKind::PrimaryKeyUsingIndex(index) | TableConstraintKind::UniqueUsingIndex(index) => {
+                refuse_deferred(constraint.attributes)?;
+                let primary = matches!(constraint.kind, TableConstraintKind::PrimaryKeyUsingIndex(_));
+                Ok(NewConstraint::UsingIndex { name, index: index.to_string(), primary })
             }
-            TableConstraintKind::Exclude(_) => Err(create::unsupported("EXCLUDE")),
+            TableConstraintKind::Exclude(_) => Err(create::unsupported("EXCLUDE")
+                .with_hint("for equal keys use UNIQUE; other exclusions need an index that rows tables do not have")),
         }
     }
 
     /// Checks the index parameters of PRIMARY KEY and UNIQUE.
     pub(super) fn key_parameters(&mut self, index: &IndexParameters) -> Result<()> {
-        if !index.include.is_empty() {
-            return Err(create::unsupported("INCLUDE"));
-        }
         for option in &index.options {
             self.notices.push(create::ignored_option(&option.name)?);
         }
@@ -73,12 +97,18 @@ impl Draft<'_> {
 
     /// Adds the constraints in PostgreSQL's order, which determines generated names.
     pub(super) fn add_all(&mut self, new_constraints: Vec<NewConstraint<'_>>) -> Result<()> {
+        self.add_generated()?;
         let mut keys: Vec<Key> = Vec::new();
         let (mut checks, mut foreign) = (Vec::new(), Vec::new());
         for one in new_constraints {
             match one {
-                NewConstraint::Key { name, columns, primary } => keys.push(self.key(name, &columns, primary, &keys)?),
-                NewConstraint::Check { name, condition } => checks.push((name, condition)),
+                NewConstraint::Key { name, columns, include, primary } => {
+                    let mut key = self.key(name, &columns, primary, &keys)?;
+                    key.include = self.included(&include)?;
+                    keys.push(key);
+                }
+                NewConstraint::UsingIndex { name, index, primary } => self.adopt(name, &index, primary)?,
+                NewConstraint::Check { name, condition, not_valid } => checks.push((name, condition, not_valid)),
                 NewConstraint::Foreign { name, columns, key, attributes } => {
                     foreign.push((name, columns, key, attributes));
                 }
@@ -87,19 +117,18 @@ impl Draft<'_> {
         keys.sort_by_key(|key| !key.primary);
         // CREATE TABLE adds keys after checks, ALTER TABLE before them.
         if self.old.is_none() {
-            for (name, condition) in checks.drain(..) {
-                self.add_check(name, condition)?;
+            for (name, condition, _) in checks.drain(..) {
+                self.add_check(name, condition, false)?;
             }
         }
         for key in distinct(keys) {
             self.add_key(key)?;
         }
-        for (name, condition) in checks {
-            self.add_check(name, condition)?;
+        for (name, condition, not_valid) in checks {
+            self.add_check(name, condition, not_valid)?;
         }
         for (name, columns, key, attributes) in foreign {
-            self.note_deferred(attributes);
-            self.add_foreign(name, &columns, key)?;
+            self.add_foreign(name, &columns, key, attributes)?;
         }
         Ok(())
     }
@@ -127,7 +156,66 @@ impl Draft<'_> {
             }
             positions.push(at);
         }
-        Ok(Key { name, columns: positions, primary })
+        Ok(Key { name, columns: positions, include: Vec::new(), primary })
+    }
+
+    /// Positions of the columns of INCLUDE.
+    pub(super) fn included(&self, columns: &[String]) -> Result<Vec<usize>> {
+        let at = |column: &String| {
+            self.next.column(column).ok_or_else(|| {
+                let text = format!("column \"{column}\" named in key does not exist");
+                Error::new(SqlState::UNDEFINED_COLUMN, text)
+            })
+        };
+        columns.iter().map(at).collect()
+    }
+
+    /// Makes an index that of a constraint.
+    fn adopt(&mut self, name: Option<String>, index: &str, primary: bool) -> Result<()> {
+        let table = self.next.name.table.clone();
+        let wrong = |text: String| Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text));
+        if primary && self.next.primary.is_some() {
+            let text = format!("multiple primary keys for table \"{table}\" are not allowed");
+            return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
+        }
+        let Some(at) = self.next.secondary.iter().position(|other| other.name == index) else {
+            let text = format!("index \"{index}\" does not exist");
+            return Err(Error::new(SqlState::UNDEFINED_OBJECT, text));
+        };
+        let found = &self.next.secondary[at];
+        if found.constraint {
+            let text = format!("index \"{index}\" is already associated with a constraint");
+            return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text));
+        }
+        let detail = "Cannot create a primary key or unique constraint using such an index.";
+        if !found.unique {
+            return wrong(format!("\"{index}\" is not a unique index")).map_err(|error| error.with_detail(detail));
+        }
+        if found.columns.iter().any(|at| self.next.columns[*at].is_hidden()) {
+            return wrong(format!("index \"{index}\" contains expressions")).map_err(|error| error.with_detail(detail));
+        }
+        if found.predicate.is_some() {
+            return wrong(format!("\"{index}\" is a partial index")).map_err(|error| error.with_detail(detail));
+        }
+        let mut adopted = RowIndex { constraint: true, ..found.clone() };
+        if let Some(name) = name.filter(|name| name != index) {
+            self.check_relation(&name)?;
+            self.check_constraint(&name)?;
+            let text = format!("ALTER TABLE / ADD CONSTRAINT USING INDEX will rename index \"{index}\" to \"{name}\"");
+            self.notices.push(Notice::new(text));
+            adopted.name = name;
+        }
+        if !primary {
+            self.next.secondary[at] = adopted;
+            return Ok(());
+        }
+        self.next.secondary.remove(at);
+        for column in adopted.columns.clone() {
+            self.set_not_null(column);
+        }
+        // A primary index has entries of another form, and is built anew.
+        adopted.id = self.catalog.next_id(Object::Index);
+        self.add_index(adopted, true)
     }
 
     fn add_key(&mut self, key: Key) -> Result<()> {
@@ -149,18 +237,18 @@ impl Draft<'_> {
                 names::generated(&self.next.name.table, columns.as_deref(), label, &taken)
             }
         };
-        let index = self.new_index(name, key.columns, true, true)?;
+        let mut index = self.new_index(name, key.columns, true, true)?;
+        index.include = key.include;
         self.add_index(index, key.primary)
     }
 
-    /// Adds an index that is not a constraint.
-    pub(super) fn add_plain(&mut self, name: Option<String>, columns: Vec<usize>, unique: bool) -> Result<()> {
+    /// Adds an index that is not a constraint. Without a name it gets one from `columns`.
+    pub(super) fn add_plain(&mut self, name: Option<String>, columns: &str, index: RowIndex) -> Result<()> {
         let name = name.unwrap_or_else(|| {
-            let columns = names::of_columns(&self.names(&columns));
-            names::generated(&self.next.name.table, Some(&columns), "idx", &|name| self.is_relation(name))
+            names::generated(&self.next.name.table, Some(columns), "idx", &|name| self.is_relation(name))
         });
-        let index = self.new_index(name, columns, unique, false)?;
-        self.add_index(index, false)
+        let plain = self.new_index(name, index.columns.clone(), index.unique, false)?;
+        self.add_index(RowIndex { id: plain.id, name: plain.name, ..index }, false)
     }
 
     fn names(&self, columns: &[usize]) -> Vec<String> {
@@ -175,7 +263,8 @@ impl Draft<'_> {
         for column in &columns {
             types::check_ordered(self.next.columns[*column].ty)?;
         }
-        Ok(RowIndex { id: self.catalog.next_id(Object::Index), name, columns, unique, constraint })
+        let id = self.catalog.next_id(Object::Index);
+        Ok(RowIndex { id, name, columns, unique, constraint, ..RowIndex::default() })
     }
 
     fn add_index(&mut self, index: RowIndex, primary: bool) -> Result<()> {
@@ -195,7 +284,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn add_check(&mut self, name: Option<String>, condition: &Expr) -> Result<()> {
+    fn add_check(&mut self, name: Option<String>, condition: &Expr, not_valid: bool) -> Result<()> {
         let described = self.table()?;
         expressions::condition(condition, &described, self.session)?;
         let table = &self.next.name.table;
@@ -215,25 +304,20 @@ impl Draft<'_> {
                 names::generated(table, only, "check", &|name| self.is_constraint(name))
             }
         };
-        self.checked.push(name.clone());
-        self.next.checks.push(RowCheck { name, condition });
+        if !not_valid {
+            self.checked.push(name.clone());
+        }
+        self.next.checks.push(RowCheck { name, condition, not_valid });
         Ok(())
     }
 
-    /// A deferrable foreign key is accepted with a notice and checked at the end of each statement: few programs
-    /// that declare one depend on deferral.
-    fn note_deferred(&mut self, attributes: ConstraintAttributes) {
-        if attributes.deferrable == Some(true) || attributes.initially_deferred == Some(true) {
-            let text = "DEFERRABLE is ignored: foreign keys are checked at the end of each statement";
-            self.notices.push(Notice::new(text));
-        }
-    }
-
-    fn add_foreign(&mut self, name: Option<String>, columns: &[String], key: &References) -> Result<()> {
-        if key.match_full {
-            return Err(Error::unsupported("MATCH FULL and MATCH PARTIAL are not supported on rows tables")
-                .with_hint("declare the columns NOT NULL, or leave MATCH out"));
-        }
+    fn add_foreign(
+        &mut self,
+        name: Option<String>,
+        columns: &[String],
+        key: &References,
+        attributes: ConstraintAttributes,
+    ) -> Result<()> {
         let parent = self.parent(&key.table)?;
         let own = referring(columns, &self.next)?;
         let referred: Vec<String> = key.columns.iter().map(Ident::to_string).collect();
@@ -269,11 +353,95 @@ impl Draft<'_> {
                 names::generated(&self.next.name.table, Some(&columns), "fkey", &|name| self.is_constraint(name))
             }
         };
-        let (on_delete, on_update) = (action(&key.on_delete)?, action(&key.on_update)?);
-        let key = RowForeignKey { name, columns: own, table: parent.id, referred, on_delete, on_update };
+        let (on_delete, on_update) = (action(&key.on_delete), action(&key.on_update));
+        let table = parent.id;
+        let delete_columns = self.set_columns(&key.on_delete, &own)?;
+        // A new table has no rows to check.
+        let not_valid = attributes.not_valid && self.old.is_some();
+        let (match_full, deferral) = (key.match_full, deferral(attributes));
+        let key = RowForeignKey {
+            name,
+            columns: own,
+            table,
+            referred,
+            on_delete,
+            on_update,
+            delete_columns,
+            match_full,
+            deferral,
+            not_valid,
+        };
         check_types(&key, &self.next, &parent)?;
-        self.checked.push(key.name.clone());
+        self.check_generated_key(&key)?;
+        if !key.not_valid {
+            self.checked.push(key.name.clone());
+        }
         self.next.foreign_keys.push(key);
+        Ok(())
+    }
+
+    /// The columns of ON DELETE SET NULL or SET DEFAULT (…), which are some of the key's; empty for all.
+    fn set_columns(&self, action: &KeyAction, key: &[usize]) -> Result<Vec<usize>> {
+        let (KeyAction::SetNull(columns) | KeyAction::SetDefault(columns)) = action else { return Ok(Vec::new()) };
+        let names: Vec<String> = columns.iter().map(Ident::to_string).collect();
+        let found = referring(&names, &self.next)?;
+        match found.iter().find(|at| !key.contains(at)) {
+            None => Ok(found),
+            Some(at) => {
+                let name = self.name_of(*at);
+                let text = format!("column \"{name}\" referenced in ON DELETE SET action must be part of foreign key");
+                Err(Error::new(SqlState::INVALID_COLUMN_REFERENCE, text))
+            }
+        }
+    }
+
+    /// ALTER CONSTRAINT: the time at which a foreign key is checked.
+    pub(super) fn alter_constraint(&mut self, name: &str, attributes: ConstraintAttributes) -> Result<()> {
+        if let Some(key) = self.next.foreign_keys.iter_mut().find(|key| key.name == name) {
+            key.deferral = deferral(attributes);
+            return Ok(());
+        }
+        let table = &self.next.name.table;
+        if super::constraints(&self.next).any(|one| one == name) {
+            let text = format!("constraint \"{name}\" of relation \"{table}\" is not a foreign key constraint");
+            return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text));
+        }
+        let text = format!("constraint \"{name}\" of relation \"{table}\" does not exist");
+        Err(Error::new(SqlState::UNDEFINED_OBJECT, text))
+    }
+
+    /// A generated column takes no value from an action.
+    fn check_generated_key(&self, key: &RowForeignKey) -> Result<()> {
+        if !key.columns.iter().any(|at| self.next.columns[*at].generated.is_some()) {
+            return Ok(());
+        }
+        let sets = |action| matches!(action, Referential::SetNull | Referential::SetDefault);
+        let event = match (sets(key.on_update) || key.on_update == Referential::Cascade, sets(key.on_delete)) {
+            (true, _) => "UPDATE",
+            (false, true) => "DELETE",
+            (false, false) => return Ok(()),
+        };
+        let text = format!("invalid ON {event} action for foreign key constraint containing generated column");
+        Err(Error::new(SqlState::SYNTAX_ERROR, text))
+    }
+
+    /// VALIDATE CONSTRAINT: checks the existing rows of a constraint that was NOT VALID.
+    pub(super) fn validate(&mut self, name: &str) -> Result<()> {
+        let check = self.next.checks.iter_mut().find(|check| check.name == name).map(|check| &mut check.not_valid);
+        let key = self.next.foreign_keys.iter_mut().find(|key| key.name == name).map(|key| &mut key.not_valid);
+        let Some(not_valid) = check.or(key) else {
+            let table = &self.next.name.table;
+            if super::constraints(&self.next).any(|one| one == name) {
+                let text =
+                    format!("constraint \"{name}\" of relation \"{table}\" is not a foreign key or check constraint");
+                return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text));
+            }
+            let text = format!("constraint \"{name}\" of relation \"{table}\" does not exist");
+            return Err(Error::new(SqlState::UNDEFINED_OBJECT, text));
+        };
+        if std::mem::take(not_valid) {
+            self.checked.push(name.to_owned());
+        }
         Ok(())
     }
 
@@ -406,7 +574,7 @@ fn has_key(table: &RowSchema, columns: &[usize]) -> bool {
     let same = |index: &RowIndex| {
         index.columns.len() == columns.len() && index.columns.iter().all(|column| columns.contains(column))
     };
-    indexes(table).any(|index| index.unique && same(index))
+    indexes(table).any(|index| index.unique && index.predicate.is_none() && same(index))
 }
 
 /// Resolves the columns of a foreign key, on either side.
@@ -474,24 +642,31 @@ fn refers(own: Type, referred: Type) -> Refers {
     }
 }
 
-fn action(action: &KeyAction) -> Result<Referential> {
+fn action(action: &KeyAction) -> Referential {
     match action {
-        KeyAction::NoAction => Ok(Referential::NoAction),
-        KeyAction::Restrict => Ok(Referential::Restrict),
-        KeyAction::Cascade => Ok(Referential::Cascade),
-        KeyAction::SetNull(columns) if columns.is_empty() => Ok(Referential::SetNull),
-        KeyAction::SetDefault(columns) if columns.is_empty() => Ok(Referential::SetDefault),
-        KeyAction::SetNull(_) | KeyAction::SetDefault(_) => {
-            Err(create::unsupported("ON DELETE of some of the columns"))
-        }
+        KeyAction::NoAction => Referential::NoAction,
+        KeyAction::Restrict => Referential::Restrict,
+        KeyAction::Cascade => Referential::Cascade,
+        KeyAction::SetNull(_) => Referential::SetNull,
+        KeyAction::SetDefault(_) => Referential::SetDefault,
     }
 }
 
-/// Constraints are checked at the end of each statement; deferral is not supported.
+fn deferral(attributes: ConstraintAttributes) -> Deferral {
+    match (attributes.deferrable, attributes.initially_deferred) {
+        (_, Some(true)) => Deferral::Deferred,
+        (Some(true), _) => Deferral::Immediate,
+        _ => Deferral::Never,
+    }
+}
+
+/// Keys are unique at all times: only foreign keys can be deferred.
 pub(super) fn refuse_deferred(attributes: ConstraintAttributes) -> Result<()> {
     if attributes.deferrable == Some(true) || attributes.initially_deferred == Some(true) {
-        return Err(Error::unsupported("deferrable constraints are not supported on rows tables")
-            .with_hint("leave DEFERRABLE out: constraints are checked at the end of each statement"));
+        return Err(Error::unsupported(
+            "deferrable PRIMARY KEY and UNIQUE constraints are not supported on rows tables",
+        )
+        .with_hint("leave DEFERRABLE out: keys are unique at all times; only foreign keys can be deferred"));
     }
     Ok(())
 }

@@ -110,6 +110,8 @@ pub struct Rewrite {
     pub(super) layout: RowLayout,
     /// Column types and sources; values are cast by assignment.
     pub(super) fields: Vec<(Type, Field)>,
+    /// Generated columns, and then hidden ones, which may read these: positions, and values over the new row.
+    pub(super) generated: [Vec<(usize, Expr)>; 2],
 }
 
 /// The source of a column's value in a rewrite.
@@ -120,6 +122,8 @@ pub(super) enum Field {
     Numbered(Expr),
     /// `nextval` of the sequence with this id.
     Next(u32),
+    /// A generated column: computed when all others are known.
+    Generated,
 }
 
 impl Rewrite {
@@ -142,16 +146,26 @@ impl Rewrite {
         let slot = [Cell::new(Some(old))];
         let frame = expressions::frame(&slot, &ctx);
         let numbered = Session { numbers: Some(&numbers), ..session };
-        let ctx = ExecContext::new(&[], &arena, &guard, numbered, SubPlans::default(), ReadSource::Nothing);
-        let numbered = expressions::frame(&[], &ctx);
+        let numbered = ExecContext::new(&[], &arena, &guard, numbered, SubPlans::default(), ReadSource::Nothing);
+        let numbered = expressions::frame(&[], &numbered);
         let mut values = Vec::with_capacity(self.fields.len());
         for (ty, field) in &self.fields {
             let value = match field {
                 Field::Expr(expr) => expr.eval(&frame)?,
                 Field::Numbered(expr) => expr.eval(&numbered)?,
+                Field::Generated => Datum::Null,
                 Field::Next(sequence) => Datum::Int8((numbers.0.borrow_mut())(*sequence)?),
             };
             values.push(rows::coerce(*ty, value)?);
+        }
+        for generated in self.generated.iter().filter(|generated| !generated.is_empty()) {
+            let mut incomplete = Vec::new();
+            self.layout.encode(&values, &mut incomplete)?;
+            let slot = [Cell::new(Some(&*arena.alloc_slice_copy(&incomplete)))];
+            let frame = expressions::frame(arena.alloc(slot), &ctx);
+            for (at, value) in generated {
+                values[*at] = rows::coerce(self.fields[*at].0, value.eval(&frame)?)?;
+            }
         }
         self.layout.encode(&values, out)
     }

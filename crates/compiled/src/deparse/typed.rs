@@ -56,6 +56,11 @@ impl Typer<'_> {
         self.hidden(self.typed(expr)?, TypeId::BOOL, CastContext::Assignment)
     }
 
+    /// An expression of any type.
+    pub(super) fn value(&self, expr: &Expr) -> Option<Expr> {
+        Some(self.known(self.typed(expr)?)?.expr)
+    }
+
     fn typed(&self, expr: &Expr) -> Option<Typed> {
         use ExprKind as E;
         match &expr.kind {

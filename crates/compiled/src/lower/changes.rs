@@ -4,13 +4,14 @@
 //! columns of both versions are defined as fields of that slot.
 //!
 //! CHECK conditions and the defaults of foreign key actions are not part of the bound tree: `stored_expressions` binds them
-//! from the table's description.
+//! from the table's description. The values of generated columns are, but every write of a row computes them anyway
+//! (`constraints`).
 
 use std::sync::Arc;
 
 use binder::tree::{
-    Assignment, Change, ChangeStatement, Column, Conflict as BoundConflict, Delete, Generated, Insert,
-    Output as BoundOutput, Query, Rel, RowCheck, RowQuery, Statement, Table, Update,
+    Assignment, Change, ChangeStatement, Column, Conflict as BoundConflict, Delete, Insert, Output as BoundOutput,
+    Query, Rel, RowCheck, RowQuery, Statement, Table, Update,
 };
 use model::{Datum, Error, Result};
 use parser::ast;
@@ -103,7 +104,6 @@ pub fn lower_load(
 struct Set<'q> {
     row_queries: &'q [RowQuery],
     assignments: &'q [Assignment],
-    generated: &'q [Generated],
 }
 
 impl<'q> Lowering<'q> {
@@ -154,7 +154,6 @@ impl<'q> Lowering<'q> {
         if !insert.parts.is_empty() {
             return refused("an assignment to a part of a column");
         }
-        check_generated(&insert.generated)?;
         let queries = self.parts.subqueries.len();
         self.current().sources = [TARGET, EXCLUDED].map(|slot| Source::stored(slot, Arc::clone(&table))).into();
         let conflict = match &insert.conflict {
@@ -214,7 +213,7 @@ impl<'q> Lowering<'q> {
         self.row(table, &update.old, TARGET);
         self.row(table, &update.excluded, EXCLUDED);
         let (row_queries, assignments) = (&update.row_queries, &update.assignments);
-        let set = self.set(Set { row_queries, assignments, generated: &update.generated }, table)?;
+        let set = self.set(Set { row_queries, assignments }, table)?;
         let condition = update.filter.as_ref().map(|filter| self.expr(filter)).transpose()?;
         Ok(Conflict::Update { arbiter, set, condition })
     }
@@ -226,7 +225,7 @@ impl<'q> Lowering<'q> {
         let table = self.stored(&update.table)?;
         let from = self.draft(&update.input, &[])?.from;
         let (row_queries, assignments) = (&update.row_queries, &update.assignments);
-        let set = self.set(Set { row_queries, assignments, generated: &update.generated }, &table)?;
+        let set = self.set(Set { row_queries, assignments }, &table)?;
         let queries = self.parts.subqueries.len();
         self.row(&table, &update.new, TARGET);
         let (target, columns) = self.target(&table, &[ChangeKind::Update(&set)], &update.checks, &update.returning)?;
@@ -253,7 +252,6 @@ impl<'q> Lowering<'q> {
 
     /// Column positions, ascending, and values.
     fn set(&mut self, set: Set<'q>, table: &RowTable) -> Lower<Vec<(usize, Expr)>> {
-        check_generated(set.generated)?;
         for query in set.row_queries {
             self.row_query(query)?;
         }
@@ -322,10 +320,6 @@ fn projected(insert: &Insert) -> Option<(&Rel, &[(u32, Bound)])> {
     }
 }
 
-fn check_generated(generated: &[Generated]) -> Lower<()> {
-    if generated.is_empty() { Ok(()) } else { refused("generated columns") }
-}
-
 /// The columns of a query that values read, in the order of the query: its functions with side effects run in that order.
 fn columns_read(query: &Rel, values: &[(u32, Bound)]) -> Lower<Vec<u32>> {
     let (mut read, mut has_subquery) = (FxHashSet::default(), false);
@@ -344,9 +338,12 @@ fn columns_read(query: &Rel, values: &[(u32, Bound)]) -> Lower<Vec<u32>> {
     Ok(columns)
 }
 
-/// The index of an arbiter. All of them have the same columns, so that a key is in all of them or in none.
+/// The index of an arbiter. All of them have the same keys: one of all rows decides, if there is one, because a partial
+/// one decides about some rows only.
 fn arbiter(indexes: &[usize], bound: &Table, table: &RowTable) -> Lower<Arbiter> {
-    let name = indexes.first().and_then(|at| bound.unique.get(*at)).map(|index| &*index.name);
+    let mut all = indexes.iter().filter_map(|at| bound.unique.get(*at));
+    let whole = all.clone().find(|index| index.predicate.is_none());
+    let name = whole.or_else(|| all.next()).map(|index| &*index.name);
     let found = dml::uniques(table).find(|(_, def)| Some(def.name.as_str()) == name);
     match found {
         Some((at, _)) => Ok(Arbiter::Index(at)),

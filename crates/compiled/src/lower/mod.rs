@@ -34,7 +34,6 @@ use rows::RowTable;
 pub use self::changes::{lower_change, lower_load, prepare_change};
 use self::natives::plain;
 use crate::array::{Array, ParamType};
-use crate::constraints::TARGET;
 use crate::derived_tables::Derived;
 use crate::expr::Expr;
 use crate::from::Source;
@@ -144,19 +143,19 @@ fn outcome(lowered: Lower<Compiled>) -> Result<Lowered> {
     }
 }
 
-/// Lowers an expression of a definition over the row of a table in slot `TARGET`. Returns also what it needs when it
-/// runs.
+/// Lowers an expression of a definition over the row of a table in a slot. Returns also what it needs when it runs.
 pub(crate) fn lower_expression(
     bound: &Expression,
-    table: Option<&Arc<RowTable>>,
+    table: Option<(&Arc<RowTable>, usize)>,
     tables: &dyn Tables,
     session: &scalar::Session,
 ) -> Lower<(Expr, Parts)> {
     let tree = Tree { columns: &bound.columns, subqueries: &[], ctes: &[], parameters: &[], output: &[] };
     let mut lowering = Lowering::new(tree, tables, session);
-    if let Some(table) = table {
-        lowering.current().sources.push(Source::stored(TARGET, Arc::clone(table)));
-        lowering.row(table, &bound.row, TARGET);
+    if let Some((table, slot)) = table {
+        let sources = (0..=slot).map(|slot| Source::stored(slot, Arc::clone(table)));
+        lowering.current().sources.extend(sources);
+        lowering.row(table, &bound.row, slot);
     }
     let expr = lowering.expr(&bound.expr)?;
     Ok((expr, lowering.parts))

@@ -17,6 +17,7 @@ use crate::derived_tables::{self, Derived, Kind, Rows, Set};
 use crate::from::{DerivedRef, From, Source, WHERE, cut};
 use crate::plan::{Order, Outer};
 use crate::select::{Draft, Output, Select};
+use crate::stored_expressions;
 
 /// The clauses of a SELECT around its groups or joined rows.
 #[derive(Default)]
@@ -350,7 +351,8 @@ impl<'q> Lowering<'q> {
         let stored = self.stored(table)?;
         let slot = self.current().sources.len();
         self.row(&stored, columns, slot);
-        self.add(Source::stored(slot, stored), into);
+        let hidden = stored_expressions::hidden(&stored, slot, self.tables)?;
+        self.add(Source { hidden, ..Source::stored(slot, stored) }, into);
         Ok(())
     }
 
@@ -395,7 +397,7 @@ impl<'q> Lowering<'q> {
         for (at, column) in columns.iter().enumerate() {
             self.definitions[*column as usize] = Some(Definition::Field { level, slot, column: at });
         }
-        self.add(Source { slot, table, derived: Some(derived) }, into);
+        self.add(Source { slot, table, derived: Some(derived), hidden: Vec::new() }, into);
     }
 
     /// The description of a nested query's rows.

@@ -73,7 +73,7 @@ impl binder::Schema for Schema<'_> {
             not_null: column.not_null,
             default: column.default.as_deref().map(Box::from),
             identity: column.identity,
-            generated: None,
+            generated: column.generated.as_deref().map(Box::from),
         });
         let key = table.schema.primary.as_ref().map(|key| {
             key.columns.iter().filter_map(|at| shown.iter().position(|shown| shown == at)).collect::<Vec<_>>()

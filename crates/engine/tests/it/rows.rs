@@ -42,7 +42,14 @@ fn added(missing: i64) -> RowColumn {
 }
 
 pub(crate) fn index(txn: &Txn, name: &str, columns: &[usize], unique: bool) -> RowIndex {
-    RowIndex { id: txn.next_number(), name: name.into(), columns: columns.into(), unique, constraint: false }
+    RowIndex {
+        id: txn.next_number(),
+        name: name.into(),
+        columns: columns.into(),
+        unique,
+        constraint: false,
+        ..RowIndex::default()
+    }
 }
 
 /// Columns id (the key) and amount.

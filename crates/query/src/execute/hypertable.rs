@@ -324,6 +324,10 @@ fn definition(table: &RowTable, given: &Given<'_>) -> Result<String> {
             let text = format!("column \"{}\" has a default, and columns of hypertables have none here", column.name);
             return Err(Error::unsupported(text));
         }
+        if column.generated.is_some() {
+            let text = format!("column \"{}\" is generated, and columns of hypertables are not here", column.name);
+            return Err(Error::unsupported(text));
+        }
         // JSON is stored as its text.
         let ty = if column.ty == Type::Json { "text".to_owned() } else { column.ty.to_string() };
         let not_null = if column.not_null || place == at { " NOT NULL" } else { "" };
@@ -347,6 +351,10 @@ fn key(table: &RowTable, time: usize) -> Result<Option<Vec<String>>> {
             let text = format!("cannot create a unique index without the column \"{column}\" (used in partitioning)");
             return Err(Error::new(SqlState("TS103"), text)
                 .with_hint("make the time a part of the primary key, and of every unique index"));
+        }
+        if index.predicate.is_some() || index.columns.iter().any(|at| schema.columns[*at].is_hidden()) {
+            let text = format!("unique index \"{}\" is partial or has expressions", index.name);
+            return Err(Error::unsupported(text).with_hint("drop it: a columns table has one key of columns"));
         }
         let mut own: Vec<usize> = index.columns.iter().copied().filter(|column| *column != time).collect();
         own.sort_unstable();

@@ -112,6 +112,10 @@ impl<'a> Source<'a> {
             let mut text = format!("{} {ty}", quoted_name(name));
             text.push_str(if *not_null { " NOT NULL" } else { "" });
             if let (Some(rows), Some((number, column))) = (&self.rows, shown.as_ref().and_then(|shown| shown.get(at))) {
+                if let Some(generated) = column.generated.as_ref().filter(|_| self.includes(LikeOption::Generated)) {
+                    // Writing to a string cannot fail.
+                    let _ = write!(text, " GENERATED ALWAYS AS ({generated}) STORED");
+                }
                 match (&column.default, column.identity) {
                     (_, Some(identity)) if self.includes(LikeOption::Identity) => {
                         text.push_str(&identity_text(identity, rows, *number, catalog));
@@ -135,7 +139,7 @@ impl<'a> Source<'a> {
         if self.includes(LikeOption::Indexes) {
             let primary = rows.primary.iter().map(|key| format!("PRIMARY KEY ({})", column_list(rows, &key.columns)));
             let unique = rows.secondary.iter().filter(|index| index.constraint);
-            let unique = unique.map(|index| format!("UNIQUE ({})", column_list(rows, &index.columns)));
+            let unique = unique.map(|index| format!("UNIQUE ({}){}", column_list(rows, &index.columns), included(rows, index)));
             elements.extend(primary.chain(unique));
         }
         elements
@@ -148,10 +152,37 @@ impl<'a> Source<'a> {
         let plain = rows.secondary.iter().filter(|index| !index.constraint);
         let statement = |index: &model::RowIndex| {
             let unique = if index.unique { "UNIQUE " } else { "" };
-            format!("CREATE {unique}INDEX ON {target} ({})", column_list(rows, &index.columns))
+            let method = if index.hash { " USING hash" } else { "" };
+            let keys: Vec<String> = (0..index.columns.len()).map(|at| key(rows, index, at)).collect();
+            let predicate = index.predicate.and_then(|at| rows.columns[at].generated.as_ref());
+            let filter = predicate.map_or_else(String::new, |predicate| format!(" WHERE {predicate}"));
+            let (keys, include) = (keys.join(", "), included(rows, index));
+            format!("CREATE {unique}INDEX ON {target}{method} ({keys}){include}{filter}")
         };
         plain.map(statement).collect()
     }
+}
+
+/// A key of an index: a column or an expression, with its properties.
+fn key(rows: &RowSchema, index: &model::RowIndex, at: usize) -> String {
+    let column = &rows.columns[index.columns[at]];
+    let mut text = match &column.generated {
+        Some(expr) if column.is_hidden() => format!("({expr})"),
+        _ => quoted_name(&column.name),
+    };
+    if let Some(properties) = index.keys.get(at) {
+        let model::RowIndexKey { descending, nulls_first, operator_class, collation } = properties;
+        text.extend(collation.iter().map(|name| format!(" COLLATE {}", quoted_name(name))));
+        text.extend(operator_class.iter().map(|name| format!(" {}", quoted_name(name))));
+        text.push_str(if *descending { " DESC" } else { "" });
+        text.push_str(if *nulls_first { " NULLS FIRST" } else { " NULLS LAST" });
+    }
+    text
+}
+
+/// INCLUDE of an index, if it has any columns.
+fn included(rows: &RowSchema, index: &model::RowIndex) -> String {
+    if index.include.is_empty() { String::new() } else { format!(" INCLUDE ({})", column_list(rows, &index.include)) }
 }
 
 fn column_list(rows: &RowSchema, columns: &[usize]) -> String {

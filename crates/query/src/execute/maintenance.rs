@@ -1,12 +1,14 @@
-//! CHECKPOINT, VACUUM and LOCK TABLE: background work done synchronously, and explicit locks. REINDEX, CLUSTER and
-//! COMMENT have no effect and send a NOTICE that says so.
+//! CHECKPOINT, VACUUM and LOCK TABLE: background work done synchronously, and explicit locks. REINDEX and
+//! CLUSTER have no effect and send a NOTICE that says so; SET CONSTRAINTS.
 
 use engine::Pending;
 use model::{Error, Result, SqlState};
-use parser::ast::Name;
+use parser::ast::{Name, ReindexKind};
 
 use crate::result::Outcome;
 use crate::session::Session;
+use crate::session::block::TxnStatus;
+use crate::session::context::DATABASE;
 use crate::statement::maintenance::Maintenance;
 use crate::tables::{Named, find_table};
 
@@ -42,11 +44,8 @@ pub(crate) async fn execute(session: &mut Session, maintenance: &Maintenance) ->
     let database = session.database().clone();
     let engine = database.engine();
     match maintenance {
-        Maintenance::Constraints { deferred } => {
-            if *deferred {
-                session.notice("SET CONSTRAINTS is ignored: constraints are looked at when a statement ends");
-            }
-            Ok(Outcome::command("SET CONSTRAINTS"))
+        Maintenance::Constraints { names, deferred } => {
+            Box::pin(super::rows::set_constraints(session, names, *deferred)).await
         }
         Maintenance::Compress { table, if_exists } => {
             match find_table(&session.context(), table) {
@@ -59,16 +58,12 @@ pub(crate) async fn execute(session: &mut Session, maintenance: &Maintenance) ->
             session.notice(format!("hypertable \"{table}\" is always compressed: its options are ignored"));
             Ok(Outcome::command("ALTER TABLE"))
         }
-        Maintenance::Reorder { tag, tables } => {
+        Maintenance::Cluster { tables } => {
             check_tables(session, tables)?;
-            session.notice(format!("{tag} is ignored: rows and indexes are in order at all times"));
-            Ok(Outcome::command(*tag))
+            session.notice("CLUSTER is ignored: rows and indexes are in order at all times");
+            Ok(Outcome::command("CLUSTER"))
         }
-        Maintenance::Comment { table } => {
-            check_tables(session, table)?;
-            session.notice("COMMENT is ignored: comments are not stored");
-            Ok(Outcome::command("COMMENT"))
-        }
+        Maintenance::Reindex { kind, name, concurrently } => reindex(session, *kind, name, *concurrently),
         Maintenance::Checkpoint => {
             finished(engine.start_flush()).await?;
             Ok(Outcome::command("CHECKPOINT"))
@@ -95,6 +90,63 @@ pub(crate) async fn execute(session: &mut Session, maintenance: &Maintenance) ->
             Ok(Outcome::command("VACUUM"))
         }
     }
+}
+
+/// REINDEX changes nothing: indexes are kept in memory, and built from the rows when the database is opened.
+///
+/// # Errors
+/// 42P01 for a relation that does not exist, 42809 for one of another kind, 3F000 for a schema; 25001 in a transaction
+/// block.
+fn reindex(session: &mut Session, kind: ReindexKind, name: &Name, concurrently: bool) -> Result<Outcome> {
+    let what = match kind {
+        _ if concurrently => Some("CONCURRENTLY"),
+        ReindexKind::Schema => Some("SCHEMA"),
+        ReindexKind::Database => Some("DATABASE"),
+        ReindexKind::System => Some("SYSTEM"),
+        ReindexKind::Table | ReindexKind::Index => None,
+    };
+    if let Some(what) = what.filter(|_| session.status() != TxnStatus::Idle) {
+        let text = format!("REINDEX {what} cannot run inside a transaction block");
+        return Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, text));
+    }
+    match kind {
+        ReindexKind::Table => check_tables(session, [name])?,
+        ReindexKind::Index => check_index(session, name)?,
+        ReindexKind::Schema if !session.context().reads.snapshot.catalog().has_schema(&name.name) => {
+            let text = format!("schema \"{}\" does not exist", name.name);
+            return Err(Error::new(SqlState::INVALID_SCHEMA_NAME, text));
+        }
+        ReindexKind::Database | ReindexKind::System if *name.name != *DATABASE => {
+            return Err(Error::unsupported("can only reindex the currently open database"));
+        }
+        _ => {}
+    }
+    session.notice("REINDEX has nothing to do: indexes are in memory, and built from the rows at each start");
+    Ok(Outcome::command("REINDEX"))
+}
+
+/// Checks that an index exists.
+fn check_index(session: &mut Session, name: &Name) -> Result<()> {
+    let context = session.context();
+    let catalog = context.reads.snapshot.catalog();
+    let schemas = match name.schema() {
+        Some(schema) => vec![schema.to_string()],
+        None => context.settings.search_path(),
+    };
+    let has = |schema: &String| {
+        let mut tables = catalog.row_tables().filter(|table| table.name.schema == *schema);
+        tables.any(|table| table.primary.iter().chain(&table.secondary).any(|index| *index.name == *name.name))
+    };
+    if schemas.iter().any(has) {
+        return Ok(());
+    }
+    let is_other = schemas
+        .iter()
+        .any(|schema| catalog.has_relation(&model::TableName { schema: schema.clone(), table: name.name.to_string() }));
+    Err(match is_other {
+        true => Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{}\" is not an index", name.name)),
+        false => Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", name.name)),
+    })
 }
 
 /// Waits without holding a thread.

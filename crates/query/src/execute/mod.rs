@@ -1,6 +1,7 @@
 //! Execution: from a prepared statement to its outcome.
 
 mod advisory;
+mod comment;
 pub(crate) mod copy;
 mod create_as;
 mod cursor;
@@ -334,7 +335,16 @@ impl Session {
         if let Some((name, persistence)) = created(definition) {
             self.make_place(name, persistence)?;
         }
+        let outcome = self.defined(parsed, definition).await?;
+        if matches!(definition, Change::Drop(_) | Change::AlterTable(_) | Change::Rename(_)) {
+            comment::remove_orphans(self)?;
+        }
+        Ok(outcome)
+    }
+
+    async fn defined(&mut self, parsed: &Parsed, definition: &Change) -> Result<Outcome> {
         match definition {
+            Change::Comment(comment) => comment::execute(self, comment).map_err(|error| locate(error, parsed)),
             Change::CreateTable(create) => Ok(Box::pin(self.define_table(parsed, create)).await?.0),
             Change::CreateExtension(_) if hypertable::is_timescale(definition) => Ok(hypertable::extension(self)),
             Change::CreateTableAs(_) => definition::execute(self, parsed, definition).await,

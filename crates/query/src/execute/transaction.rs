@@ -3,6 +3,7 @@
 use model::{Error, Result, SqlState};
 use parser::ast::{Transaction, TransactionMode};
 
+use super::rows::check_deferred;
 use crate::result::Outcome;
 use crate::session::Session;
 use crate::session::block::{Block, TxnStatus};
@@ -85,6 +86,39 @@ fn start(session: &mut Session, modes: &[TransactionMode], tag: &'static str) ->
         return Err(error);
     }
     Ok(Outcome::command(tag))
+}
+
+impl Session {
+    /// Commits the implicit transaction, if there still is one.
+    ///
+    /// # Errors
+    /// Those of a commit; the transaction is then rolled back or, for 58030, its outcome is unknown.
+    pub async fn end_implicit(&mut self) -> Result<()> {
+        match &self.block {
+            Some(block) if block.implicit => self.commit().await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Commits the block of a COPY that ran outside a transaction.
+    pub(crate) async fn end_single(&mut self) -> Result<()> {
+        match &self.block {
+            Some(block) if block.single => self.commit().await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Commits the block, after the checks of deferred constraints.
+    async fn commit(&mut self) -> Result<()> {
+        let txn = self.block.as_mut().and_then(|block| block.txn.as_mut());
+        if txn.is_some_and(|txn| !txn.is_empty() && txn.rows().has_postponed())
+            && let Err(error) = Box::pin(check_deferred(self)).await
+        {
+            self.roll_back();
+            return Err(error);
+        }
+        self.commit_checked().await
+    }
 }
 
 /// Runs COMMIT.

@@ -161,25 +161,6 @@ impl Session {
         }
     }
 
-    /// Commits the implicit transaction, if there still is one.
-    ///
-    /// # Errors
-    /// Those of a commit; the transaction is then rolled back or, for 58030, its outcome is unknown.
-    pub async fn end_implicit(&mut self) -> Result<()> {
-        match &self.block {
-            Some(block) if block.implicit => self.commit().await,
-            _ => Ok(()),
-        }
-    }
-
-    /// Commits the block of a COPY that ran outside a transaction.
-    pub(crate) async fn end_single(&mut self) -> Result<()> {
-        match &self.block {
-            Some(block) if block.single => self.commit().await,
-            _ => Ok(()),
-        }
-    }
-
     pub(crate) fn begin(&mut self, implicit: bool, isolation: Isolation) {
         self.begin_at(implicit, isolation, self.database.engine().env().now_ns());
     }
@@ -241,7 +222,8 @@ impl Session {
         true
     }
 
-    pub(crate) async fn commit(&mut self) -> Result<()> {
+    /// Commits the block. Deferred constraints were checked.
+    pub(crate) async fn commit_checked(&mut self) -> Result<()> {
         if self.end_unchanged() {
             return Ok(());
         }

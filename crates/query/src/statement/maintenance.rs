@@ -1,9 +1,7 @@
 //! CHECKPOINT, VACUUM, LOCK TABLE and others as they are written.
 
 use model::{Error, Result, SqlState};
-use parser::ast::{
-    AlterTableAction, DefinitionItem, LockMode as Mode, Name, ObjectKind, ObjectName, ReindexKind, RelOption, Statement,
-};
+use parser::ast::{AlterTableAction, DefinitionItem, LockMode as Mode, Name, ReindexKind, RelOption, Statement};
 
 use super::option_values::{flag, placed};
 
@@ -17,14 +15,14 @@ pub(crate) enum Maintenance {
     Vacuum { full: bool, tables: Vec<Name> },
     /// No effect: statistics are always there, and tools send it unasked.
     Analyze { tables: Vec<Name> },
-    /// SET CONSTRAINTS: constraints are always immediate.
-    Constraints { deferred: bool },
+    /// SET CONSTRAINTS; without names, of all constraints.
+    Constraints { names: Vec<Name>, deferred: bool },
     /// ALTER TABLE … SET (timescaledb…): TimescaleDB's compression settings. Tables are compressed anyway.
     Compress { table: Name, if_exists: bool },
-    /// REINDEX, CLUSTER: indexes and rows are always in order. `tables`: the tables named.
-    Reorder { tag: &'static str, tables: Vec<Name> },
-    /// COMMENT ON: comments are not stored. `table`: the table named, or the table of the column named.
-    Comment { table: Option<Name> },
+    /// CLUSTER: rows are always in order. `tables`: the tables named.
+    Cluster { tables: Vec<Name> },
+    /// REINDEX: indexes are always in order.
+    Reindex { kind: ReindexKind, name: Name, concurrently: bool },
     /// LOCK TABLE.
     Lock { tables: Vec<Name>, mode: LockMode, nowait: bool },
 }
@@ -76,19 +74,19 @@ impl Maintenance {
                     false => Maintenance::Vacuum { full: is_full(&vacuum.options)?, tables },
                 }
             }
-            Statement::SetConstraints(set) => Maintenance::Constraints { deferred: set.deferred },
+            Statement::SetConstraints(set) => {
+                Maintenance::Constraints { names: set.names.clone(), deferred: set.deferred }
+            }
             Statement::AlterTable(alter) if is_compression(&alter.actions) => {
                 Maintenance::Compress { table: alter.name.clone(), if_exists: alter.if_exists }
             }
             Statement::Reindex(reindex) => {
-                let is_table = reindex.kind == ReindexKind::Table;
-                let tables = if is_table { vec![reindex.name.clone()] } else { Vec::new() };
-                Maintenance::Reorder { tag: "REINDEX", tables }
+                check_options("REINDEX", &reindex.options, &["verbose", "concurrently", "tablespace"])?;
+                let concurrently = reindex.options.iter().rfind(|option| option.name == "concurrently");
+                let concurrently = concurrently.map_or(Ok(false), flag)?;
+                Maintenance::Reindex { kind: reindex.kind, name: reindex.name.clone(), concurrently }
             }
-            Statement::Cluster(cluster) => {
-                Maintenance::Reorder { tag: "CLUSTER", tables: cluster.table.iter().cloned().collect() }
-            }
-            Statement::Comment(comment) => Maintenance::Comment { table: table_of(comment.kind, &comment.object) },
+            Statement::Cluster(cluster) => Maintenance::Cluster { tables: cluster.table.iter().cloned().collect() },
             Statement::Lock(lock) => Maintenance::Lock {
                 tables: lock.tables.iter().map(|(table, _)| table.clone()).collect(),
                 mode: match lock.mode {
@@ -128,18 +126,6 @@ fn check_options(command: &str, options: &[DefinitionItem], known: &[&str]) -> R
 fn is_compression(actions: &[AlterTableAction]) -> bool {
     let is_theirs = |option: &RelOption| option.namespace.as_deref() == Some("timescaledb");
     matches!(actions, [AlterTableAction::SetOptions(options)] if options.iter().all(is_theirs))
-}
-
-/// The table of a commented table or column.
-fn table_of(kind: ObjectKind, object: &ObjectName) -> Option<Name> {
-    match (kind, object) {
-        (ObjectKind::Table, ObjectName::Name(table)) => Some(table.clone()),
-        (ObjectKind::Column, ObjectName::Name(column)) => {
-            let (table, qualifier) = column.qualifier.split_last()?;
-            Some(Name { qualifier: qualifier.into(), name: table.clone(), at: column.at })
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]

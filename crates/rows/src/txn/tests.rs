@@ -2,6 +2,7 @@
 
 #[cfg(shuttle)]
 mod modelled;
+mod partial;
 mod serializable;
 
 use std::collections::BTreeMap;
@@ -49,6 +50,7 @@ impl Db {
             columns: columns.into(),
             unique,
             constraint: false,
+            ..RowIndex::default()
         };
         let schema = Arc::new(RowSchema {
             id: TableId(1),

@@ -134,6 +134,7 @@ impl Driver {
             columns: vec![column],
             unique,
             constraint: unique,
+            ..RowIndex::default()
         };
         let schema = RowSchema {
             id: TableId(txn.next_number()),
@@ -281,7 +282,14 @@ fn run(txn: &mut Txn, table: &Arc<RowTable>, statement: &Statement, guard: &cros
                 let name = format!("{}_more", next.name.table);
                 let (id, columns) = (txn.next_number(), vec![*column]);
                 // Refused if there are duplicates.
-                next.secondary.push(RowIndex { id, name, columns, unique: *column == 1, constraint: false });
+                next.secondary.push(RowIndex {
+                    id,
+                    name,
+                    columns,
+                    unique: *column == 1,
+                    constraint: false,
+                    ..RowIndex::default()
+                });
             }
             alter(txn, next, RowData::Keep, Change::Index)
         }

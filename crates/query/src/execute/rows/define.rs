@@ -15,6 +15,7 @@ use parser::ast::{DropBehavior, Name, ObjectKind, ObjectName, Persistence, State
 use crate::errors::locate;
 use crate::result::Outcome;
 use crate::session::Session;
+use crate::session::block::TxnStatus;
 use crate::session::clocks::Clocks;
 use crate::settings::Settings;
 use crate::statement::Parsed;
@@ -25,6 +26,7 @@ const RECORDS_PER_GUARD: u64 = 1_024;
 
 /// Runs a DDL statement on `rows` tables; `None` if the statement is another one.
 pub(crate) async fn define(session: &mut Session, parsed: &Parsed, statement: &Statement) -> Result<Option<Outcome>> {
+    check_concurrently(session, statement)?;
     match statement {
         Statement::Truncate(truncate) => truncated(session, parsed, truncate).await,
         Statement::Drop(drop) if drop.kind == ObjectKind::Schema => {
@@ -40,6 +42,31 @@ pub(crate) async fn define(session: &mut Session, parsed: &Parsed, statement: &S
         }
         statement => carried_out(session, parsed, statement).await,
     }
+}
+
+/// CONCURRENTLY means that nobody waits, so that it is no part of a transaction.
+///
+/// # Errors
+/// 25001 in a transaction block; 0A000 for several indexes, and with CASCADE.
+fn check_concurrently(session: &Session, statement: &Statement) -> Result<()> {
+    let what = match statement {
+        Statement::CreateIndex(create) if create.concurrently => "CREATE INDEX CONCURRENTLY",
+        Statement::Drop(drop) if drop.concurrently => {
+            if drop.objects.len() > 1 {
+                let text = "DROP INDEX CONCURRENTLY does not support dropping multiple objects";
+                return Err(Error::unsupported(text));
+            }
+            if drop.behavior == DropBehavior::Cascade {
+                return Err(Error::unsupported("DROP INDEX CONCURRENTLY does not support CASCADE"));
+            }
+            "DROP INDEX CONCURRENTLY"
+        }
+        _ => return Ok(()),
+    };
+    if session.status() == TxnStatus::Idle {
+        return Ok(());
+    }
+    Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, format!("{what} cannot run inside a transaction block")))
 }
 
 fn planned(session: &mut Session, statement: &Statement, clocks: &Clocks) -> Result<Option<Definition>> {
@@ -491,11 +518,14 @@ fn has_referred(
 ) -> Result<bool> {
     let values: Vec<Datum<'_>> = key.columns.iter().map(|at| table.layout.field(row, *at)).collect::<Result<_>>()?;
     if values.iter().any(Datum::is_null) {
-        return Ok(true);
+        return Ok(!key.match_full || values.iter().all(Datum::is_null));
     }
     let primary = referred.primary.iter().map(|index| (None, index));
     let secondary = referred.secondary.iter().enumerate().map(|(at, index)| (Some(at), index));
-    let Some((at, index)) = primary.chain(secondary).find(|(_, index)| index.def().columns == key.referred) else {
+    let Some((at, index)) = primary
+        .chain(secondary)
+        .find(|(_, index)| index.def().predicate.is_none() && index.def().columns == key.referred)
+    else {
         return Err(Error::bug("a foreign key without an index that it refers to"));
     };
     let mut bytes = Vec::new();

@@ -215,14 +215,23 @@ pub(crate) async fn entered(
     }
 }
 
-/// Positions of the named columns; of all columns if `names` is empty.
+/// Positions of the named columns; of all that are not generated if `names` is empty.
+///
+/// # Errors
+/// 42703; 42P10 for a generated column; 42701 for a column named twice.
 pub(crate) fn positions(table: &RowTable, names: &[String]) -> Result<Vec<usize>> {
     if names.is_empty() {
-        return Ok(table.schema.shown().map(|(at, _)| at).collect());
+        let written = table.schema.shown().filter(|(_, column)| column.generated.is_none());
+        return Ok(written.map(|(at, _)| at).collect());
     }
     let mut found = Vec::with_capacity(names.len());
     for name in names {
         let at = position(table, name)?;
+        if table.schema.columns[at].generated.is_some() {
+            let text = format!("column \"{name}\" is a generated column");
+            return Err(Error::new(SqlState::INVALID_COLUMN_REFERENCE, text)
+                .with_detail("Generated columns cannot be used in COPY."));
+        }
         if found.contains(&at) {
             let text = format!("column \"{name}\" specified more than once");
             return Err(Error::new(SqlState::DUPLICATE_COLUMN, text));

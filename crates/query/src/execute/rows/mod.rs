@@ -5,6 +5,7 @@
 //! again with the same snapshot. A query that turns out to be long is restarted on a separate thread
 //! (`reading`), and its rows are sent while they are produced.
 
+mod deferred;
 mod define;
 pub(crate) mod feed;
 pub(crate) mod load;
@@ -13,6 +14,7 @@ mod reading;
 pub(crate) mod run;
 mod unload;
 
+pub(crate) use deferred::{check_deferred, set_constraints};
 pub(crate) use define::{define, new_relation, parts};
 pub(crate) use feed::feed;
 pub(crate) use load::Loading;

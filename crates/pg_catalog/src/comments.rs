@@ -1,0 +1,193 @@
+//! Comments: the objects that can have one, and the relations and functions that show them.
+
+use engine::{Catalog, CommentKey};
+use model::{Error, Result, SqlState, TEMPORARY_SCHEMA};
+
+use crate::cells::{Row, row};
+use crate::classes::{Class, Constraint};
+use crate::facts::StatementFacts;
+use crate::oids::{self, Part};
+
+/// `pg_class`, `pg_constraint`, `pg_namespace` and `pg_database`.
+const CLASS: u32 = 1259;
+const CONSTRAINT: u32 = 2606;
+const NAMESPACE: u32 = 2615;
+const DATABASE: u32 = 1262;
+
+/// A kind of relation that COMMENT ON names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelationKind {
+    /// A table of either store.
+    Table,
+    /// An index.
+    Index,
+    /// A sequence.
+    Sequence,
+    /// A view.
+    View,
+}
+
+/// The comment of a relation with this schema and name.
+///
+/// # Errors
+/// 42P01 if there is none, 42809 if it is of another kind.
+pub fn on_relation(catalog: &Catalog, schema: Option<&str>, name: &str, kind: RelationKind) -> Result<CommentKey> {
+    let class = relation(catalog, schema, name)?;
+    let is_it = match class {
+        Class::Columns(_) | Class::Rows(_) => kind == RelationKind::Table,
+        Class::Key(_) | Class::Index(..) => kind == RelationKind::Index,
+        Class::Sequence(_) => kind == RelationKind::Sequence,
+        Class::View(_) => kind == RelationKind::View,
+    };
+    if is_it {
+        return Ok(CommentKey { class: CLASS, object: class.oid(), column: 0 });
+    }
+    let article = match kind {
+        RelationKind::Table => "a table",
+        RelationKind::Index => "an index",
+        RelationKind::Sequence => "a sequence",
+        RelationKind::View => "a view",
+    };
+    Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not {article}")))
+}
+
+/// The comment of a column of a table or view.
+///
+/// # Errors
+/// 42P01, 42703; 42809 for an index or sequence.
+pub fn on_column(catalog: &Catalog, schema: Option<&str>, name: &str, column: &str) -> Result<CommentKey> {
+    let class = relation(catalog, schema, name)?;
+    let at = match class {
+        Class::Columns(table) => table.columns.iter().position(|one| one.name == column),
+        Class::Rows(table) => table.column(column),
+        Class::View(view) => view.columns.iter().position(|one| one.name == column),
+        Class::Key(_) | Class::Index(..) | Class::Sequence(_) => {
+            let text = format!("cannot set comment on relation \"{name}\"");
+            return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text));
+        }
+    };
+    let missing = || {
+        let text = format!("column \"{column}\" of relation \"{name}\" does not exist");
+        Error::new(SqlState::UNDEFINED_COLUMN, text)
+    };
+    let column = at.and_then(|at| u32::try_from(at + 1).ok()).ok_or_else(missing)?;
+    Ok(CommentKey { class: CLASS, object: class.oid(), column })
+}
+
+/// The comment of a constraint of a table.
+///
+/// # Errors
+/// 42P01, 42704.
+pub fn on_constraint(catalog: &Catalog, schema: Option<&str>, name: &str, constraint: &str) -> Result<CommentKey> {
+    let object = match relation(catalog, schema, name)? {
+        Class::Rows(table) => Constraint::all(table).find(|one| one.name() == constraint).map(|one| one.oid(table)),
+        Class::Columns(table) if table.keyed && oids::key_name(table) == constraint => {
+            Some(oids::of_table(table.id, Part::Constraint))
+        }
+        _ => None,
+    };
+    let missing = || {
+        let text = format!("constraint \"{constraint}\" for table \"{name}\" does not exist");
+        Error::new(SqlState::UNDEFINED_OBJECT, text)
+    };
+    Ok(CommentKey { class: CONSTRAINT, object: object.ok_or_else(missing)?, column: 0 })
+}
+
+/// The comment of a schema.
+#[must_use]
+pub fn on_schema(name: &str) -> CommentKey {
+    CommentKey { class: NAMESPACE, object: oids::of_schema(name), column: 0 }
+}
+
+/// The comment of the database.
+#[must_use]
+pub fn on_database() -> CommentKey {
+    CommentKey { class: DATABASE, object: oids::DATABASE, column: 0 }
+}
+
+fn relation<'a>(catalog: &'a Catalog, schema: Option<&str>, name: &str) -> Result<Class<'a>> {
+    let found = schema.and_then(|schema| Class::by_name(catalog, schema, name));
+    found.ok_or_else(|| Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")))
+}
+
+/// Comments whose objects do not exist any more.
+#[must_use]
+pub fn orphans(catalog: &Catalog) -> Vec<CommentKey> {
+    catalog.comments().map(|(key, _)| *key).filter(|key| !exists(catalog, *key)).collect()
+}
+
+/// Whether a comment is on a temporary object.
+#[must_use]
+pub fn is_on_temporary(catalog: &Catalog, CommentKey { class, object, .. }: CommentKey) -> bool {
+    let table = match class {
+        CLASS => return Class::by_oid(catalog, object).is_some_and(|class| class.schema().starts_with(TEMPORARY_SCHEMA)),
+        CONSTRAINT => Constraint::by_oid(catalog, object).map(|(table, _)| table),
+        _ => None,
+    };
+    table.is_some_and(|table| table.name.is_temporary())
+}
+
+fn exists(catalog: &Catalog, CommentKey { class, object, column }: CommentKey) -> bool {
+    match class {
+        CLASS => {
+            let has = |count: usize| column as usize <= count;
+            Class::by_oid(catalog, object).is_some_and(|found| match found {
+                Class::Columns(table) => has(table.columns.len()),
+                Class::Rows(table) => {
+                    column == 0 || table.columns.get(column as usize - 1).is_some_and(|column| !column.dropped)
+                }
+                Class::View(view) => has(view.columns.len()),
+                Class::Key(_) | Class::Index(..) | Class::Sequence(_) => column == 0,
+            })
+        }
+        CONSTRAINT => {
+            let of_columns = || match oids::table_of(object) {
+                Some((id, Part::Constraint)) => catalog.table_by_id(id).is_some(),
+                _ => false,
+            };
+            Constraint::by_oid(catalog, object).is_some() || of_columns()
+        }
+        NAMESPACE => catalog.schemas().any(|schema| oids::of_schema(schema) == object),
+        _ => true,
+    }
+}
+
+/// Rows of `pg_description`.
+pub(crate) fn descriptions(facts: &StatementFacts) -> Vec<Row> {
+    let listed = facts.catalog.comments().filter(|(key, _)| key.class != DATABASE);
+    let description = |(key, text): (&CommentKey, &std::sync::Arc<str>)| {
+        row! {
+            objoid: key.object,
+            classoid: key.class,
+            objsubid: i64::from(key.column),
+            description: &**text,
+            tableoid: 2609,
+        }
+    };
+    listed.map(description).collect()
+}
+
+/// Rows of `pg_shdescription`: the comment of the database.
+pub(crate) fn shared_descriptions(facts: &StatementFacts) -> Vec<Row> {
+    let text = facts.catalog.comment(&on_database());
+    let description = |text: &std::sync::Arc<str>| {
+        row! { objoid: oids::DATABASE, classoid: DATABASE, description: &**text, tableoid: 2396 }
+    };
+    text.into_iter().map(description).collect()
+}
+
+/// The comment on an object, or on a column of it. `class`: the name of the system catalog that lists it; `None` for
+/// any.
+pub(crate) fn description(facts: &StatementFacts, object: u32, class: Option<&str>, column: u32) -> Option<String> {
+    let class = match class {
+        None => None,
+        Some("pg_class") => Some(CLASS),
+        Some("pg_constraint") => Some(CONSTRAINT),
+        Some("pg_namespace") => Some(NAMESPACE),
+        Some("pg_database") => Some(DATABASE),
+        Some(_) => return None,
+    };
+    let is_it =
+        |key: &CommentKey| key.object == object && key.column == column && class.is_none_or(|class| class == key.class);
+    facts.catalog.comments().find(|(key, _)| is_it(key)).map(|(_, text)| text.to_string())
+}

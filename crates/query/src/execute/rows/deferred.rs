@@ -1,0 +1,102 @@
+//! Deferred constraints: SET CONSTRAINTS, and their checks at COMMIT.
+
+use std::sync::Arc;
+
+use ::rows::Txn;
+use model::{Deferral, Error, Result, RowForeignKey, SqlState, TableId};
+use parser::ast::Name;
+
+use super::run::within;
+use crate::result::Outcome;
+use crate::session::Session;
+use crate::session::clocks::Clocks;
+use crate::session::database::wait;
+use crate::tables::Named;
+
+/// Runs SET CONSTRAINTS; without names, of all constraints. IMMEDIATE checks what was left to the end.
+///
+/// # Errors
+/// 42704 for a constraint that does not exist, 42809 for one that is not deferrable; 23503 for a row that violates one.
+pub(crate) async fn set_constraints(session: &mut Session, names: &[Name], deferred: bool) -> Result<Outcome> {
+    let chosen = names.iter().map(|name| chosen(session, name)).collect::<Result<Vec<_>>>()?.concat();
+    let txn = session.rows_txn()?;
+    if names.is_empty() {
+        txn.defer_all(deferred);
+    }
+    for (table, name) in &chosen {
+        txn.defer(*table, name, deferred);
+    }
+    if !deferred {
+        let is_chosen = |table: TableId, key: &RowForeignKey| {
+            names.is_empty() || chosen.iter().any(|(id, name)| *id == table && *name == key.name)
+        };
+        check(session, &|_, table, key| is_chosen(table, key)).await?;
+    }
+    Ok(Outcome::command("SET CONSTRAINTS"))
+}
+
+/// The deferrable constraints of a name: all of that name in the first schema that has one.
+fn chosen(session: &mut Session, name: &Name) -> Result<Vec<(TableId, String)>> {
+    let snapshot = session.newest();
+    let schemas = match name.schema() {
+        Some(schema) => vec![schema.to_string()],
+        None => session.settings.search_path(),
+    };
+    for schema in schemas {
+        let tables = snapshot.catalog().row_tables().filter(|table| table.name.schema == schema);
+        let (mut found, mut exists) = (Vec::new(), false);
+        for table in tables {
+            let own = |other: &str| other == name.name.as_str();
+            let mut indexes = table.primary.iter().chain(&table.secondary);
+            exists |= indexes.any(|index| index.constraint && own(&index.name));
+            exists |= table.checks.iter().any(|check| own(&check.name));
+            for key in table.foreign_keys.iter().filter(|key| own(&key.name)) {
+                exists = true;
+                if key.deferral != Deferral::Never {
+                    found.push((table.id, key.name.clone()));
+                }
+            }
+        }
+        if exists && found.is_empty() {
+            let text = format!("constraint \"{}\" is not deferrable", name.name);
+            return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text));
+        }
+        if exists {
+            return Ok(found);
+        }
+    }
+    let text = format!("constraint \"{}\" does not exist", name.name);
+    Err(Error::new(SqlState::UNDEFINED_OBJECT, text))
+}
+
+/// Checks the constraints that are deferred to the end of the transaction.
+///
+/// # Errors
+/// 23503 for a row that violates one.
+pub(crate) async fn check_deferred(session: &mut Session) -> Result<()> {
+    let is_deferred = |txn: &Txn, table: TableId, key: &RowForeignKey| {
+        txn.is_deferred(table, &key.name, key.deferral == Deferral::Deferred)
+    };
+    check(session, &is_deferred).await
+}
+
+async fn check(session: &mut Session, which: &(dyn Fn(&Txn, TableId, &RowForeignKey) -> bool + Sync)) -> Result<()> {
+    loop {
+        let event = {
+            let context = session.context_of_newest();
+            let clocks = Clocks::with_facts(session, &context);
+            let snapshot = session.newest();
+            let settings = Arc::clone(&session.settings);
+            let named = Named { snapshot: &snapshot, settings: &settings };
+            let is_done = |checked: &Result<_>| matches!(checked, Ok(Ok(())));
+            let checked = within(session, &clocks, is_done, |txn, given, guard| {
+                compiled::check_postponed(txn, &named, which, given, guard)
+            })?;
+            match checked? {
+                Ok(()) => return Ok(()),
+                Err(event) => event,
+            }
+        };
+        wait(&event, session.settings.lock_timeout()).await?;
+    }
+}
