@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use scalar::{Call, Context, Expr, ExprKind, Place, Session, Value};
 
 use crate::change::BoundChange;
+use crate::inheritance::{Family, PartitionTest};
 use crate::scope::Scope;
 use crate::tree::{ChangeStatement, Column, Cte, Query, Statement, Subplan, Table};
 use crate::view::{ViewNotes, ViewQuery};
@@ -30,6 +31,23 @@ pub trait Schema {
     /// # Errors
     /// 0A000 for a relation that cannot be bound.
     fn table(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>>;
+
+    /// The tables that inherit directly from a table, or its partitions in the order of their bounds.
+    ///
+    /// # Errors
+    /// XX001 if one does not exist.
+    fn children(&self, _table: &Table) -> Result<Vec<Arc<Table>>> {
+        Ok(Vec::new())
+    }
+
+    /// For each partition of a table, in the order of [`Schema::children`], whether it can have a row that passes all tests;
+    /// `None` if all can.
+    ///
+    /// # Errors
+    /// XX001 for a bound that cannot be read.
+    fn unpruned(&self, _table: &Table, _tests: &[PartitionTest]) -> Result<Option<Vec<bool>>> {
+        Ok(None)
+    }
 
     /// The query of a view, which [`Schema::table`] returned.
     ///
@@ -90,7 +108,8 @@ pub struct ApplicationFunction {
 /// Those of PostgreSQL's parse analysis, with their place in `sql`; 0A000 for what is not supported.
 pub fn bind(schema: &dyn Schema, sql: &str, query: &ast::Query, declared: &[Option<TypeId>]) -> Result<Query> {
     let mut binder = Binder::new(schema, declared);
-    binder.statement(query).map_err(|error| placed_in(error, sql))
+    let bound = binder.statement(query).and_then(|query| binder.expand_query(query));
+    bound.map_err(|error| placed_in(error, sql))
 }
 
 /// Number and type modifier of a type as a statement names it.
@@ -113,7 +132,10 @@ pub fn bind_statement(
 ) -> Result<Statement> {
     let mut binder = Binder::new(schema, declared);
     let bound = match statement {
-        ast::Statement::Query(query) => binder.statement(query).map(|query| Statement::Query(Box::new(query))),
+        ast::Statement::Query(query) => {
+            let query = binder.statement(query).and_then(|query| binder.expand_query(query));
+            query.map(|query| Statement::Query(Box::new(query)))
+        }
         ast::Statement::Insert(insert) => binder.change(|binder| binder.insert(insert, None)),
         ast::Statement::Update(update) => binder.change(|binder| binder.update(update, None)),
         ast::Statement::Delete(delete) => binder.change(|binder| binder.delete(delete, None)),
@@ -149,6 +171,8 @@ pub(crate) struct Binder<'s> {
     pub(crate) has_nanoseconds: bool,
     /// Scanned tables with their columns.
     pub(crate) scans: Vec<(Arc<Table>, Vec<u32>)>,
+    /// Scans of tables with children.
+    pub(crate) families: Vec<Family>,
     /// Views whose queries are being bound, the innermost last.
     pub(crate) views: Vec<Arc<ViewQuery>>,
     /// Number of views that were bound.
@@ -180,6 +204,7 @@ impl<'s> Binder<'s> {
             rows_of: FxHashMap::default(),
             has_nanoseconds: schema.keeps_nanoseconds(),
             scans: Vec::new(),
+            families: Vec::new(),
             views: Vec::new(),
             views_read: 0,
             notes: None,
@@ -208,14 +233,18 @@ impl<'s> Binder<'s> {
     fn change(&mut self, bind: impl FnOnce(&mut Binder<'s>) -> Result<BoundChange>) -> Result<Statement> {
         let bound = bind(self)?;
         let parameters = self.finished()?;
-        Ok(Statement::Change(Box::new(ChangeStatement {
+        let statement = ChangeStatement {
             change: bound.change,
+            inherited: Vec::new(),
+            tableoid: None,
+            routed: None,
             output: bound.outputs.into_iter().map(|one| one.output).collect(),
             columns: std::mem::take(&mut self.columns),
             subqueries: std::mem::take(&mut self.subqueries),
             ctes: std::mem::take(&mut self.ctes),
             parameters,
-        })))
+        };
+        Ok(Statement::Change(Box::new(self.expand_change(statement)?)))
     }
 
     /// The types of the parameters, at the end of a statement.

@@ -1,4 +1,5 @@
-//! Expressions of definitions: CHECK, DEFAULT, USING of ALTER COLUMN … TYPE, generated columns, and indexes.
+//! Expressions of definitions: CHECK, DEFAULT, USING of ALTER COLUMN … TYPE, generated columns, indexes, and keys and bounds of
+//! partitions.
 
 use std::sync::Arc;
 
@@ -28,6 +29,10 @@ pub enum DefinitionClause<'c> {
     IndexKey,
     /// The predicate of a partial index.
     IndexPredicate,
+    /// An expression of a partition key, of any type.
+    PartitionKey,
+    /// A value of the bound of a partition; the column has the name and type of the key.
+    PartitionBound(&'c TableColumn),
 }
 
 /// Binds an expression of a definition. A condition becomes boolean, a value gets the type of its column by an
@@ -75,6 +80,8 @@ impl Binder<'_> {
             DefinitionClause::Generated(_) => Clause::Generated,
             DefinitionClause::IndexKey => Clause::IndexExpression,
             DefinitionClause::IndexPredicate => Clause::IndexPredicate,
+            DefinitionClause::PartitionKey => Clause::PartitionKey,
+            DefinitionClause::PartitionBound(_) => Clause::PartitionBound,
         });
         let bound = self.expr(&scope, expr)?;
         let expr = match clause {
@@ -84,6 +91,8 @@ impl Binder<'_> {
             DefinitionClause::Generated(column) => self.assigned_as("default expression", bound, column)?,
             DefinitionClause::IndexKey => self.known(bound)?,
             DefinitionClause::IndexPredicate => self.condition(bound, "WHERE")?,
+            DefinitionClause::PartitionKey => self.known(bound)?,
+            DefinitionClause::PartitionBound(column) => self.bound_value(bound, column)?,
         };
         let must_last = match clause {
             DefinitionClause::Generated(_) => Some("generation expression is not immutable"),
@@ -96,6 +105,19 @@ impl Binder<'_> {
         }
         self.finished()?;
         Ok(Expression { expr, row, columns: std::mem::take(&mut self.columns) })
+    }
+
+    /// A value of a partition's bound as one of the key's type.
+    fn bound_value(&mut self, value: Expr, column: &TableColumn) -> Result<Expr> {
+        let at = start_of(&value);
+        match self.coerced(value, column.ty, column.typmod, CastContext::Assignment)? {
+            Some(cast) => self.with_typmod(cast, column.typmod, false),
+            None => {
+                let (name, to) = (&column.name, self.type_name(column.ty));
+                let text = format!("specified value cannot be cast to type {to} for column \"{name}\"");
+                Err(at_place(Error::new(SqlState::DATATYPE_MISMATCH, text), at))
+            }
+        }
     }
 
     /// The value of USING as one of the column's next type.

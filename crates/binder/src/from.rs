@@ -105,7 +105,7 @@ impl Binder<'_> {
                 Some(Box::new(expr.ok_or_else(|| unsupported("FOR SYSTEM_TIME AS OF with this type", moment.at))?))
             }
         };
-        self.scan(scope, table, shown.as_ref(), relation.alias.as_ref(), as_of, at)
+        self.scan_with(scope, table, shown.as_ref(), relation.alias.as_ref(), as_of, (relation.only, at))
     }
 
     /// The rows of a table, as an item of FROM. `shown` is what the query of a view knows of it.
@@ -118,9 +118,24 @@ impl Binder<'_> {
         as_of: Option<Box<Expr>>,
         at: Pos,
     ) -> Result<(Rel, Vec<Source>)> {
+        self.scan_with(scope, table, shown, alias, as_of, (false, at))
+    }
+
+    /// As [`Binder::scan`]; with ONLY without the tables that inherit from it.
+    fn scan_with(
+        &mut self,
+        scope: &Scope<'_>,
+        table: Arc<Table>,
+        shown: Option<&ViewTable>,
+        alias: Option<&Alias>,
+        as_of: Option<Box<Expr>>,
+        (only, at): (bool, Pos),
+    ) -> Result<(Rel, Vec<Source>)> {
         let columns = self.table_columns(scope, &table);
         self.note_table(&table, &columns, alias);
-        let source = self.shown_source(&table, &columns, shown, alias, at)?;
+        let mut source = self.shown_source(&table, &columns, shown, alias, at)?;
+        source.tableoid = self.note_family(&table, &columns, only);
+        scope.own.borrow_mut().extend(source.tableoid);
         self.scans.push((Arc::clone(&table), columns.clone()));
         self.lock_table(scope, &source.name, &table, &columns);
         Ok((Rel::Scan { table, columns, as_of }, vec![source]))
@@ -154,6 +169,7 @@ impl Binder<'_> {
             by_column: true,
             is_scalar: false,
             lateral_only: false,
+            tableoid: None,
             is_nullable: false,
         }
     }
@@ -345,7 +361,7 @@ impl Binder<'_> {
     }
 
     /// The value of an expression without columns and parameters; `None` for any other.
-    fn constant(&self, expr: &Expr) -> Result<Option<Value>> {
+    pub(crate) fn constant(&self, expr: &Expr) -> Result<Option<Value>> {
         let mut is_constant = true;
         expr.visit(&mut |part| {
             let is_open = matches!(part.kind, ExprKind::Column(_) | ExprKind::Parameter(_) | ExprKind::Subquery(_));
@@ -716,6 +732,7 @@ fn unnamed(columns: Vec<SourceColumn>) -> Source {
         by_column: true,
         is_scalar: false,
         lateral_only: false,
+        tableoid: None,
         is_nullable: false,
     }
 }

@@ -84,6 +84,10 @@ pub(crate) enum Clause {
     Using,
     /// The expression of a generated column.
     Generated,
+    /// An expression of a partition key.
+    PartitionKey,
+    /// A value of the bound of a partition.
+    PartitionBound,
     Filter,
     WindowPartition,
     WindowOrder,
@@ -116,6 +120,8 @@ impl Clause {
             Clause::Default => "DEFAULT expressions",
             Clause::Using => "transform expressions",
             Clause::Generated => "column generation expressions",
+            Clause::PartitionKey => "partition key expressions",
+            Clause::PartitionBound => "partition bound",
             Clause::Filter => "FILTER",
             Clause::WindowPartition => "window PARTITION BY",
             Clause::WindowOrder => "window ORDER BY",
@@ -133,6 +139,8 @@ impl Clause {
             Clause::Default => Some("DEFAULT expression"),
             Clause::Using => Some("transform expression"),
             Clause::Generated => Some("column generation expression"),
+            Clause::PartitionKey => Some("partition key expression"),
+            Clause::PartitionBound => Some("partition bound"),
             _ => None,
         }
     }
@@ -185,16 +193,21 @@ pub(crate) struct Source {
     pub(crate) is_scalar: bool,
     /// Whether only lateral items can refer to it: FROM is not complete.
     pub(crate) lateral_only: bool,
+    /// Number of the column `tableoid`, of a table with children.
+    pub(crate) tableoid: Option<u32>,
     /// Whether an outer join gives rows of NULLs for it.
     pub(crate) is_nullable: bool,
 }
 
 impl Source {
-    /// The system column `tableoid` of a table. The table of a row is known, since no table inherits from another one.
+    /// The system column `tableoid` of a table. Of a table without children it is a constant.
     pub(crate) fn system_column(&self, name: &Ident) -> Option<SourceColumn> {
         let table = self.table.as_ref().filter(|table| name == "tableoid" && !table.is_view)?;
         let place = Place::default();
-        let constant = ExprKind::Constant(Value::Plain(Datum::Oid(table.oid)));
+        let constant = match self.tableoid {
+            Some(number) => ExprKind::Column(number),
+            None => ExprKind::Constant(Value::Plain(Datum::Oid(table.oid))),
+        };
         let number = Expr::new(constant, TypeId::OID, place);
         let expr = if self.is_nullable {
             let columns = self.columns.iter().map(|column| column.expr.clone()).collect();
@@ -345,6 +358,10 @@ impl<'p> Scope<'p> {
             Clause::Default => {
                 let text = "cannot use column reference in DEFAULT expression";
                 Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, at))
+            }
+            Clause::PartitionBound => {
+                let text = "cannot use column reference in partition bound expression";
+                Err(error(SqlState::INVALID_COLUMN_REFERENCE, text, at))
             }
             _ => Ok(()),
         }

@@ -83,8 +83,16 @@ impl ChangeTarget {
         self.views.first().map_or(&self.table, |view| &view.table)
     }
 
-    fn is_view(&self) -> bool {
+    pub(crate) fn is_view(&self) -> bool {
         !self.views.is_empty()
+    }
+
+    /// Whether the statement changes no rows of the table's children: ONLY, for a view in its query.
+    pub(crate) fn is_only(&self, written: &TargetTable) -> bool {
+        match self.views.last() {
+            Some(view) => simple(&view.query.query).is_ok_and(|(_, relation)| relation.only),
+            None => written.only,
+        }
     }
 
     /// The column of the table that a column of the view is.
@@ -153,6 +161,8 @@ impl ChangeTarget {
     }
 }
 
+const NO_TABLE: &str = "Views that do not select from a single table or view are not automatically updatable.";
+
 /// The only relation of a query that can be changed through it.
 ///
 /// # Errors
@@ -165,9 +175,7 @@ fn simple(query: &ast::Query) -> Shown<(&Select, &Relation)> {
         QueryBody::SetOperation(_) => {
             return Err("Views containing UNION, INTERSECT, or EXCEPT are not automatically updatable.");
         }
-        QueryBody::Values(_) => {
-            return Err("Views that do not select from a single table or view are not automatically updatable.");
-        }
+        QueryBody::Values(_) => return Err(NO_TABLE),
         QueryBody::Select(select) => select,
     };
     if select.distinct.is_some() {
@@ -187,14 +195,13 @@ fn simple(query: &ast::Query) -> Shown<(&Select, &Relation)> {
             Err("Views containing TABLESAMPLE are not automatically updatable.")
         }
         [TableExpr::Relation(relation)] if relation.as_of.is_none() => Ok((select, relation)),
-        _ => Err("Views that do not select from a single table or view are not automatically updatable."),
+        _ => Err(NO_TABLE),
     }
 }
 
 /// The table or view that a view selects from, if that can be changed through it, and the column of it that each column of
 /// the view is; else PostgreSQL's reason why it cannot.
 pub(crate) fn base(schema: &dyn Schema, query: &ast::Query) -> ViewBase {
-    const NO_TABLE: &str = "Views that do not select from a single table or view are not automatically updatable.";
     let (select, relation) = simple(query)?;
     let mut binder = Binder::new(schema, &[]);
     binder.defines_view = true;
@@ -280,6 +287,9 @@ impl Binder<'_> {
                 return Err(refused("Views of system tables are not updatable."));
             }
         }
+        if table.materialized.is_some() && !views.is_empty() {
+            return Err(refused(NO_TABLE));
+        }
         if table.materialized.is_some() {
             let text = format!("cannot change materialized view \"{}\"", table.name);
             return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text));
@@ -322,6 +332,7 @@ impl Binder<'_> {
             is_scalar: false,
             lateral_only: true,
             is_nullable: false,
+            tableoid: None,
         };
         Ok((source, row.conditions.into_iter().map(|(_, condition)| condition).collect()))
     }
@@ -402,6 +413,7 @@ impl Binder<'_> {
             is_scalar: false,
             lateral_only: false,
             is_nullable: false,
+            tableoid: None,
         };
         rename(&mut source, relation.alias.as_ref())?;
         let scope = Scope::new(None);

@@ -143,6 +143,10 @@ pub struct Table {
     pub is_view: bool,
     /// Whether its rows are those of a materialized view, which statements do not change.
     pub materialized: Option<Materialized>,
+    /// Whether tables inherit from it, or it has partitions.
+    pub has_children: bool,
+    /// Whether it is partitioned, and so has no rows of its own.
+    pub is_partitioned: bool,
 }
 
 impl Table {

@@ -77,7 +77,12 @@ impl Binder<'_> {
         let target = self.change_target(&written.name, verb)?;
         let table = Arc::clone(&target.table);
         let old = self.table_columns(scope, &table);
-        let (source, conditions) = self.row_source(written, &target, &old)?;
+        let (mut source, conditions) = self.row_source(written, &target, &old)?;
+        let tableoid = self.note_family(&table, &old, target.is_only(written));
+        scope.own.borrow_mut().extend(tableoid);
+        if !target.is_view() {
+            source.tableoid = tableoid;
+        }
         scope.tables.borrow_mut().push(source);
         self.scans.push((Arc::clone(&table), old.clone()));
         let others = self.from(scope, from)?;

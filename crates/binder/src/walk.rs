@@ -137,7 +137,7 @@ pub fn visit_operators(query: &Query, each: &mut dyn FnMut(&Rel)) {
     }
 }
 
-fn operators(rel: &Rel, each: &mut dyn FnMut(&Rel)) {
+pub(crate) fn operators(rel: &Rel, each: &mut dyn FnMut(&Rel)) {
     each(rel);
     match rel {
         Rel::Single

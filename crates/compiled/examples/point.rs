@@ -108,6 +108,7 @@ fn table(id: u32, name: &str, columns: &[(&str, Type)], key: usize) -> Result<Ar
         id: TableId(id),
         name: TableName::public(name),
         version: 1,
+        lineage: model::Lineage::default(),
         columns,
         primary: Some(primary),
         secondary: Vec::new(),

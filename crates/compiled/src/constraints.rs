@@ -11,6 +11,7 @@ use crate::deparse;
 use crate::exec::Run;
 use crate::expr::{Expr, Frame};
 use crate::lower::Lower;
+use crate::partitions::PartitionCheck;
 use crate::stored_expressions::StoredExpressions;
 
 /// Slot of the row being written.
@@ -20,6 +21,8 @@ pub(crate) const TARGET: usize = 0;
 pub(crate) struct Writer {
     pub(crate) table: Arc<RowTable>,
     checks: Arc<Checks>,
+    /// Bounds of a partition that the statement names itself.
+    bounds: Option<PartitionCheck>,
 }
 
 /// CHECK constraints of a table, bound to the row in slot `TARGET`.
@@ -47,7 +50,14 @@ pub(crate) struct GeneratedColumn {
 impl Writer {
     pub(crate) fn new(table: Arc<RowTable>, stored: &mut StoredExpressions<'_>) -> Lower<Writer> {
         let checks = stored.checks(&table)?;
-        Ok(Writer { table, checks })
+        let bounds = if table.schema.lineage.bound.is_some() { PartitionCheck::of(&table, stored)? } else { None };
+        Ok(Writer { table, checks, bounds })
+    }
+
+    /// The writer of a partition whose rows are known to be within its bounds.
+    pub(crate) fn routed(table: Arc<RowTable>, stored: &mut StoredExpressions<'_>) -> Lower<Writer> {
+        let checks = stored.checks(&table)?;
+        Ok(Writer { table, checks, bounds: None })
     }
 
     /// Encodes a row, stores it in slot `TARGET` and checks its constraints.
@@ -94,7 +104,13 @@ impl Writer {
         }
         let mut bytes = Vec::new();
         self.table.layout.encode(values, &mut bytes)?;
-        self.checked(&bytes, run)
+        let row = self.checked(&bytes, run)?;
+        if let Some(bounds) = &self.bounds
+            && !bounds.holds(values, run)?
+        {
+            return Err(self.out_of_bounds(values, run));
+        }
+        Ok(row)
     }
 
     /// The value of a generated column for the row in slot `TARGET`.
@@ -140,7 +156,39 @@ impl Writer {
         }
         let mut bytes = Vec::new();
         self.table.layout.change(old, changes, &mut bytes)?;
+        if let Some(bounds) = &self.bounds
+            && bounds.reads(changes.iter().map(|(at, _)| at))
+        {
+            let values = self.changed_values(old, changes)?;
+            if !bounds.holds(&values, run)? {
+                return Err(self.out_of_bounds(&values, run));
+            }
+        }
         self.checked(&bytes, run)
+    }
+
+    /// The values of a row with new ones in some columns.
+    pub(crate) fn changed_values<'a>(
+        &'a self,
+        old: &'a [u8],
+        changes: &[(usize, Datum<'a>)],
+    ) -> Result<Vec<Datum<'a>>> {
+        let mut values = self.values(old)?;
+        changes.iter().for_each(|(at, value)| values[*at] = value.clone());
+        Ok(values)
+    }
+
+    /// Error 23514 if the table is a partition and a row with these values is out of its bounds.
+    pub(crate) fn check_bounds<'a>(&'a self, values: &[Datum<'a>], run: &Run<'a>) -> Result<()> {
+        match &self.bounds {
+            Some(bounds) if !bounds.holds(values, run)? => Err(self.out_of_bounds(values, run)),
+            _ => Ok(()),
+        }
+    }
+
+    fn out_of_bounds(&self, values: &[Datum<'_>], run: &Run<'_>) -> Error {
+        let text = format!("new row for relation \"{}\" violates partition constraint", self.table.schema.name.table);
+        Error::new(SqlState::CHECK_VIOLATION, text).with_detail(self.failing(values, &run.frame))
     }
 
     /// Decodes all columns of a row.

@@ -37,6 +37,13 @@ pub fn condition(sql: &str, table: &RowSchema) -> String {
     shown().unwrap_or_else(|| sql.to_owned())
 }
 
+/// An expression over the columns of a table, fully parenthesised.
+#[must_use]
+pub fn expression(sql: &str, table: &RowSchema) -> String {
+    let shown = || print::print(&Typer { table: Some(table) }.value(&parse_expr(sql).ok()?)?, false);
+    shown().unwrap_or_else(|| sql.to_owned())
+}
+
 /// Reprints a result of [`default`] or [`condition`] with few parentheses.
 #[must_use]
 pub fn pretty(sql: &str) -> String {

@@ -140,6 +140,7 @@ impl Set {
 /// The description of a derived table's rows, as of a stored table without rows.
 pub(crate) fn table_of(columns: Vec<RowColumn>) -> Result<Arc<RowTable>> {
     let schema = RowSchema {
+        lineage: model::Lineage::default(),
         id: TableId(0),
         name: TableName { schema: String::new(), table: String::new() },
         version: 0,

@@ -16,6 +16,7 @@ use crate::exec::{self, ExecContext, Flow, Lock, Run, SavedRow};
 use crate::expr::{Expr, Frame};
 use crate::foreign_keys::{Changed, ForeignKeys};
 use crate::from::{self, Source};
+use crate::partitions::{Leaf, Movement, Routes};
 use crate::plan::{self, Step};
 use crate::select::{Output, Select};
 use crate::sort_limit::Emit;
@@ -48,6 +49,8 @@ pub(crate) struct Insert {
     pub(crate) made_first: bool,
     pub(crate) conflict: Conflict,
     pub(crate) columns: Vec<Output>,
+    /// The partitions of a partitioned table.
+    pub(crate) routes: Option<Arc<Routes>>,
 }
 
 /// The source of inserted rows; each list has one expression for each column of the table.
@@ -95,17 +98,23 @@ pub(crate) struct Change {
     /// Whether SET is evaluated for all rows before the first change: subqueries in it must not see changed rows.
     made_first: bool,
     pub(crate) columns: Vec<Output>,
+    /// Of a partition, if the statement names a partitioned table and may move rows.
+    movement: Option<Movement>,
 }
 
 /// Refuses subqueries that run between changes and read a changed table: they would see this statement's own
 /// changes.
-pub(crate) fn check_late(queries: &[Subquery], derived: &[Derived], target: &Target) -> Result<()> {
+pub(crate) fn check_late<'t>(
+    queries: &[Subquery],
+    derived: &[Derived],
+    mut written: impl Iterator<Item = &'t Arc<RowTable>>,
+) -> Result<()> {
     let mut selects: Vec<&Select> = queries.iter().map(|one| &one.select).collect();
     if selects.iter().any(|select| select.reads_derived()) {
         derived.iter().for_each(|one| one.rows.selects(&mut selects));
     }
     let reads = |table: &Arc<RowTable>| selects.iter().any(|select| select.reads(table.id()));
-    if !target.written().any(reads) {
+    if !written.any(reads) {
         return Ok(());
     }
     let text = "a subquery in RETURNING, ON CONFLICT or WITH CHECK OPTION on a table that the statement changes is not supported";
@@ -126,17 +135,18 @@ pub(crate) struct ChangeDraft {
     pub(crate) set: Option<Vec<(usize, Expr)>>,
     pub(crate) made_first: bool,
     pub(crate) columns: Vec<Output>,
+    pub(crate) movement: Option<Movement>,
 }
 
 impl ChangeDraft {
     /// Chooses the access paths. `hashed`: number of hash tables in the statement so far.
     pub(crate) fn planned(self, sources: &[Source], hashed: &mut usize) -> Change {
-        let ChangeDraft { target, from, set, made_first, columns } = self;
+        let ChangeDraft { target, from, set, made_first, columns, movement } = self;
         let joined = from::joined(sources, &from);
         let (steps, _) = plan::steps(&joined, from.conditions.clone(), &[], hashed);
         let conditions = from.conditions.into_iter().map(|(_, condition)| condition).collect();
         let tables = sources.iter().map(|source| Arc::clone(&source.table)).collect();
-        Change { target, tables, steps, conditions, set, made_first, columns }
+        Change { target, tables, steps, conditions, set, made_first, columns, movement }
     }
 }
 
@@ -146,11 +156,39 @@ struct Done<'a> {
     /// Records that DO UPDATE must not change a second time.
     touched: FxHashSet<RecordId>,
     changed: Vec<Changed<'a>>,
+    /// Those of partitions, with the number of the partition.
+    routed: Vec<(usize, Changed<'a>)>,
+    /// As `touched`, of partitions.
+    routed_touched: FxHashSet<(usize, RecordId)>,
+}
+
+/// Rows of a change that are locked, with the values of SET that were computed before the first change.
+struct Prepared<'a> {
+    rows: Vec<SavedRow<'a>>,
+    made: Vec<Vec<(usize, Datum<'a>)>>,
+}
+
+/// Changes made by an UPDATE or DELETE.
+#[derive(Default)]
+struct Changes<'a> {
+    changed: Vec<Changed<'a>>,
+    /// Rows that were moved, with the number of their new partition.
+    routed: Vec<(usize, Changed<'a>)>,
 }
 
 impl Change {
     pub(crate) fn written(&self) -> impl Iterator<Item = &Arc<RowTable>> {
         self.target.written()
+    }
+
+    /// Partitions into which rows may be moved.
+    pub(crate) fn routed(&self) -> impl Iterator<Item = &Arc<RowTable>> {
+        self.movement.iter().flat_map(|movement| movement.routes().written())
+    }
+
+    /// Whether subqueries that run between changes read a table that this changes.
+    pub(crate) fn check_late(&self, queries: &[Subquery], derived: &[Derived]) -> Result<()> {
+        check_late(queries, derived, self.written())
     }
 
     pub(crate) fn steps(&self) -> &[Step] {
@@ -161,16 +199,72 @@ impl Change {
     pub(crate) fn run<'a>(&'a self, ctx: &'a ExecContext<'a>, emit: Emit<'_, 'a>) -> Result<u64> {
         let mut run = Run::new(&self.tables, ctx, Vec::new());
         let found = self.find(&mut run)?;
-        let found = self.lock(found, &mut run)?;
-        let count = found.len() as u64;
-        let mut changed = Vec::new();
-        let mut made = Vec::new();
-        if let (Some(set), true) = (&self.set, self.made_first) {
-            for one in &found {
-                run.restore_row(*one);
-                made.push(Target::changes(set, &run)?);
+        let prepared = self.locked(found, &mut run)?;
+        let mut changed = Changes::default();
+        let count = self.apply(prepared, &mut run, &mut changed, emit)?;
+        self.follow(changed, &mut run)?;
+        Ok(count)
+    }
+
+    /// Runs the same change of several tables: the rows of all are found and locked before the first one is changed.
+    pub(crate) fn run_all<'a>(all: &'a [Change], ctx: &'a ExecContext<'a>, emit: Emit<'_, 'a>) -> Result<u64> {
+        let mut found = Vec::with_capacity(all.len());
+        for one in all {
+            let mut run = Run::new(&one.tables, ctx, Vec::new());
+            let rows = one.find(&mut run)?;
+            if !rows.is_empty() {
+                found.push((one, run, rows));
             }
         }
+        let mut locked = Vec::with_capacity(found.len());
+        for (one, mut run, rows) in found {
+            let prepared = one.locked(rows, &mut run)?;
+            locked.push((one, run, prepared));
+        }
+        let (mut count, mut changed) = (0, Vec::with_capacity(locked.len()));
+        for (one, mut run, prepared) in locked {
+            let mut own = Changes::default();
+            count += one.apply(prepared, &mut run, &mut own, emit)?;
+            changed.push((one, run, own));
+        }
+        for (one, mut run, own) in changed {
+            one.follow(own, &mut run)?;
+        }
+        Ok(count)
+    }
+
+    /// Locks the rows that were found, and computes the values of SET that must not see changed rows.
+    fn locked<'a>(&'a self, found: Vec<SavedRow<'a>>, run: &mut Run<'a>) -> Result<Prepared<'a>> {
+        let mut prepared = Prepared { rows: self.lock(found, run)?, made: Vec::new() };
+        if let (Some(set), true) = (&self.set, self.made_first) {
+            for one in &prepared.rows {
+                run.restore_row(*one);
+                prepared.made.push(Target::changes(set, run)?);
+            }
+        }
+        Ok(prepared)
+    }
+
+    fn follow<'a>(&'a self, changes: Changes<'a>, run: &mut Run<'a>) -> Result<()> {
+        self.target.foreign.follow(changes.changed, run)?;
+        match &self.movement {
+            Some(movement) => movement.routes().follow(changes.routed, run),
+            None => Ok(()),
+        }
+    }
+
+    /// Changes the rows.
+    fn apply<'a>(
+        &'a self,
+        prepared: Prepared<'a>,
+        run: &mut Run<'a>,
+        changes: &mut Changes<'a>,
+        emit: Emit<'_, 'a>,
+    ) -> Result<u64> {
+        let ctx = run.ctx();
+        let Prepared { rows: found, made } = prepared;
+        let count = found.len() as u64;
+        let Changes { changed, routed } = changes;
         let mut made = made.into_iter();
         for one in found {
             ctx.change()?;
@@ -178,15 +272,50 @@ impl Change {
             let record = run.records[TARGET].get();
             match &self.set {
                 Some(set) => {
-                    let changes = made.next().map_or_else(|| Target::changes(set, &run), Ok)?;
-                    self.target.update(&changes, record, &mut run, &mut changed)?;
+                    let values = made.next().map_or_else(|| Target::changes(set, run), Ok)?;
+                    if !self.moves(&values, record, run, changed, routed)? {
+                        self.target.update(&values, record, run, changed)?;
+                    }
                 }
-                None => self.delete(record, &run, &mut changed)?,
+                None => self.delete(record, run, changed)?,
             }
             self.target.give_back(&run.frame, emit)?;
         }
-        self.target.foreign.follow(changed, &mut run)?;
         Ok(count)
+    }
+
+    /// Moves the row in slot [`TARGET`] to another partition if its new values are out of the bounds of this one.
+    fn moves<'a>(
+        &'a self,
+        values: &[(usize, Datum<'a>)],
+        record: RecordId,
+        run: &mut Run<'a>,
+        changed: &mut Vec<Changed<'a>>,
+        routed: &mut Vec<(usize, Changed<'a>)>,
+    ) -> Result<bool> {
+        let Some(movement) = &self.movement else { return Ok(false) };
+        let old = run.slot(TARGET).get().ok_or_else(|| Error::bug("a moved row does not exist"))?;
+        let writer = &self.target.writer;
+        let new = writer.changed_values(old, values)?;
+        if movement.stays(&new, run)? {
+            return Ok(false);
+        }
+        // The row may be referenced: no key must be lost.
+        let (mode, policy) = (LockMode::Update, WaitPolicy::Wait);
+        match run.txn(|txn| txn.lock_row(&writer.table, record, mode, policy, run.guard()))? {
+            Locked::Row { .. } => {}
+            Locked::Wait(event) => return Err(run.ctx().wait(event)),
+            Locked::Gone | Locked::Skipped => return Err(Error::bug("a locked row is gone")),
+        }
+        self.delete(record, run, changed)?;
+        movement.insert(&new, run, routed)?;
+        // RETURNING reads the row as one of the partition that it left.
+        if !self.target.returning.is_empty() {
+            let mut bytes = Vec::new();
+            writer.table.layout.encode(&new, &mut bytes)?;
+            run.slot(TARGET).set(Some(run.ctx().arena.alloc_slice_copy(&bytes)));
+        }
+        Ok(true)
     }
 
     fn find<'a>(&'a self, run: &mut Run<'a>) -> Result<Vec<SavedRow<'a>>> {
@@ -242,7 +371,7 @@ impl Insert {
     }
 
     pub(crate) fn written(&self) -> impl Iterator<Item = &Arc<RowTable>> {
-        self.target.written()
+        self.target.written().chain(self.routes.iter().flat_map(|routes| routes.written()))
     }
 
     /// Returns the number of rows inserted or updated.
@@ -287,6 +416,9 @@ impl Insert {
             }
         }
         self.target.foreign.follow(done.changed, &mut run)?;
+        if let Some(routes) = &self.routes {
+            routes.follow(done.routed, &mut run)?;
+        }
         Ok(count)
     }
 
@@ -305,6 +437,9 @@ impl Insert {
 
     /// Inserts one row or applies ON CONFLICT; returns false if no row was inserted or updated.
     fn row<'a>(&'a self, values: &[Datum<'a>], run: &mut Run<'a>, done: &mut Done<'a>) -> Result<bool> {
+        if let Some(routes) = &self.routes {
+            return self.routed_row(routes, values, run, done);
+        }
         let Target { writer, foreign, .. } = &self.target;
         let row = writer.make(values, run)?;
         run.ctx().change()?;
@@ -357,6 +492,128 @@ impl Insert {
 }
 
 impl Insert {
+    /// As [`Insert::row`], for a row of a partitioned table.
+    fn routed_row<'a>(
+        &'a self,
+        routes: &'a Routes,
+        values: &[Datum<'a>],
+        run: &mut Run<'a>,
+        done: &mut Done<'a>,
+    ) -> Result<bool> {
+        run.ctx().change()?;
+        if matches!(self.conflict, Conflict::Error) {
+            return routes.insert(values, run, &mut done.routed).map(|()| true);
+        }
+        let at = routes.find(values, run)?;
+        let leaf = &routes.leaves[at];
+        let own = leaf.values(values);
+        let row = leaf.writer.make(&own, run)?;
+        let table = leaf.table();
+        loop {
+            let put = run.txn(|txn| txn.insert(table, row.into(), run.guard()))?;
+            let (put, wanted) = self.routed_conflict(leaf, put, row, run)?;
+            let (index, record) = match put {
+                Put::Wait(event) => return Err(run.ctx().wait(event)),
+                Put::Done(record) => {
+                    if matches!(self.conflict, Conflict::Update { .. }) {
+                        done.routed_touched.insert((at, record));
+                    }
+                    if !leaf.foreign.is_empty() {
+                        done.routed.push((at, Changed { record, old: None, new: Some(row) }));
+                    }
+                    run.slot(TARGET).set(Some(leaf.root_row(routes, row, run)?));
+                    return Ok(true);
+                }
+                Put::Duplicate { index, record } => (index, record),
+            };
+            let decides = wanted.is_none_or(|wanted| wanted == index);
+            match &self.conflict {
+                Conflict::Nothing(_) if decides => return is_seen_in(table, record, run).map(|()| false),
+                Conflict::Update { set, condition, .. } if decides => {
+                    if done.routed_touched.contains(&(at, record)) {
+                        return Err(twice());
+                    }
+                    let (mode, policy) = (LockMode::NoKeyUpdate, WaitPolicy::Wait);
+                    let old = match run.txn(|txn| txn.lock_row(table, record, mode, policy, run.guard()))? {
+                        Locked::Row { row, .. } => row,
+                        Locked::Wait(event) => return Err(run.ctx().wait(event)),
+                        // Deleted in the meantime: the key is free.
+                        Locked::Gone | Locked::Skipped => continue,
+                    };
+                    run.slot(TARGET).set(Some(leaf.root_row(routes, old, run)?));
+                    run.slot(EXCLUDED).set(Some(leaf.root_row(routes, row, run)?));
+                    if let Some(condition) = condition
+                        && !condition.holds(&run.frame)?
+                    {
+                        return Ok(false);
+                    }
+                    done.routed_touched.insert((at, record));
+                    let changes = leaf.changes(Target::changes(set, run)?)?;
+                    self.update_routed(routes, at, (&changes, old, record), run, done)?;
+                    return Ok(true);
+                }
+                _ => return Err(leaf.writer.duplicate(index, &own, &run.frame)),
+            }
+        }
+    }
+
+    /// DO UPDATE of a row of a partition.
+    fn update_routed<'a>(
+        &'a self,
+        routes: &'a Routes,
+        at: usize,
+        (changes, old, record): (&[(usize, Datum<'a>)], &'a [u8], RecordId),
+        run: &mut Run<'a>,
+        done: &mut Done<'a>,
+    ) -> Result<()> {
+        let leaf = &routes.leaves[at];
+        let new = leaf.writer.changed_values(old, changes)?;
+        if routes.find(&leaf.root_values(&new), run).ok() != Some(at) {
+            let error = Error::unsupported("invalid ON UPDATE specification");
+            let detail = "The result tuple would appear in a different partition than the original tuple.";
+            return Err(error.with_detail(detail));
+        }
+        let row = leaf.writer.change(old, changes, run)?;
+        if !leaf.foreign.is_empty() {
+            done.routed.push((at, Changed { record, old: Some(old), new: Some(row) }));
+        }
+        match run.txn(|txn| txn.update(leaf.table(), record, row.into(), run.guard()))? {
+            Put::Done(_) => {}
+            Put::Wait(event) => return Err(run.ctx().wait(event)),
+            Put::Duplicate { index, .. } => {
+                return Err(leaf.writer.duplicate(index, &leaf.writer.values(row)?, &run.frame));
+            }
+        }
+        run.slot(TARGET).set(Some(leaf.root_row(routes, row, run)?));
+        Ok(())
+    }
+
+    /// The conflict that decides, and the index of the partition that belongs to that of ON CONFLICT; `None` for any.
+    fn routed_conflict(
+        &self,
+        leaf: &Leaf,
+        put: Put,
+        row: &[u8],
+        run: &Run<'_>,
+    ) -> Result<(Put, Option<Option<usize>>)> {
+        let arbiter = match &self.conflict {
+            Conflict::Nothing(arbiter) | Conflict::Update { arbiter, .. } => arbiter,
+            Conflict::Error => return Ok((put, None)),
+        };
+        let Arbiter::Index(of_root) = arbiter else { return Ok((put, None)) };
+        let wanted = leaf.index_of(&self.target.writer.table, *of_root)?;
+        Ok(match &put {
+            Put::Duplicate { index, .. } if *index != wanted => match wanted {
+                Some(at) => {
+                    let found = run.txn(|txn| txn.duplicate_in(leaf.table(), at, row, run.guard()))?;
+                    (found.unwrap_or(put), Some(wanted))
+                }
+                None => (put, Some(wanted)),
+            },
+            _ => (put, Some(wanted)),
+        })
+    }
+
     /// A row may meet others in several indexes. The one of ON CONFLICT decides, whichever was looked at first.
     fn decided(&self, put: Put, row: &[u8], run: &Run<'_>) -> Result<Put> {
         let arbiter = match &self.conflict {
@@ -376,15 +633,18 @@ impl Insert {
     /// DO NOTHING is allowed if the snapshot shows the conflicting row. From REPEATABLE READ on, skipping for a row
     /// that the snapshot does not show is error 40001, as in PostgreSQL.
     fn is_seen(&self, record: RecordId, run: &Run<'_>) -> Result<()> {
-        let table = &self.target.writer.table;
-        if run.txn(|txn| {
-            Ok(txn.isolation() < Isolation::RepeatableRead || txn.read(table, record, run.guard())?.is_some())
-        })? {
-            return Ok(());
-        }
-        let text = "could not serialize access due to concurrent update";
-        Err(Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint("run the transaction again"))
+        is_seen_in(&self.target.writer.table, record, run)
     }
+}
+
+fn is_seen_in(table: &RowTable, record: RecordId, run: &Run<'_>) -> Result<()> {
+    if run
+        .txn(|txn| Ok(txn.isolation() < Isolation::RepeatableRead || txn.read(table, record, run.guard())?.is_some()))?
+    {
+        return Ok(());
+    }
+    let text = "could not serialize access due to concurrent update";
+    Err(Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint("run the transaction again"))
 }
 
 impl Arbiter {
@@ -404,7 +664,7 @@ fn twice() -> Error {
 
 impl Target {
     /// Tables whose rows the statement changes, including those changed by foreign key actions.
-    fn written(&self) -> impl Iterator<Item = &Arc<RowTable>> {
+    pub(crate) fn written(&self) -> impl Iterator<Item = &Arc<RowTable>> {
         std::iter::once(&self.writer.table).chain(self.foreign.written())
     }
 

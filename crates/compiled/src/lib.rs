@@ -7,6 +7,7 @@
 //! - `plan`, `predicate`, `from`, `key_cast`, `exec`: access paths, join order, nested loops.
 //! - `expr`, `cast`, `types`, `array`, `sequences`, `aggregate`: evaluation.
 //! - `statement`, `select`, `sort_limit`, `subquery`, `derived_tables`, `dml`, `constraints`, `foreign_keys`: statements.
+//! - `partition_bounds`, `partitions`: bounds of partitions, the partition of a row.
 //! - `ddl`: definition statements.
 //! - `stored_expressions`: binds CHECK conditions and defaults, which tables store as SQL.
 //!
@@ -28,6 +29,8 @@ mod foreign_keys;
 mod from;
 mod key_cast;
 mod lower;
+mod partition_bounds;
+mod partitions;
 mod plan;
 mod predicate;
 mod select;
@@ -44,12 +47,13 @@ mod types;
 pub use array::{ParamType, array_of, array_of_binary, array_of_text};
 pub use cast::{Zone, parse};
 pub use ddl::{
-    Catalog, Change, Condition, Definition, Notice, Object, Rewrite, TEMPORARY, Work, check_is_updatable, define,
-    is_temporary, new_relation, set_option,
+    Catalog, Change, Condition, Definition, Notice, Object, PartitionCheck, Rewrite, TEMPORARY, Work,
+    check_is_updatable, define, is_temporary, new_relation, set_option,
 };
 pub use dml::{Incoming, Load, Loaded, Refused};
 pub use foreign_keys::check_postponed;
 pub use lower::{Lowered, NotLowered, lower, lower_change, lower_load, prepare, prepare_change};
+pub use partition_bounds::{bound_text, key_text as partition_key_text, ordered_children, unpruned};
 pub use select::Output;
 pub use sequences::{Numbers, is_of_sequence};
 pub use statement::{Compiled, Ran, Reading, Session, Tables, run};

@@ -69,6 +69,8 @@ pub(crate) enum Work {
     Select(Select),
     Insert(Insert),
     Change(Change),
+    /// The same change of several tables.
+    Changes(Vec<Change>),
 }
 
 /// Session state that expressions can read.
@@ -182,12 +184,18 @@ impl Compiled {
     /// caller must enter them ([`Txn::enter`]) and compile again if one has a new version.
     pub fn entered(&self) -> impl Iterator<Item = &Arc<RowTable>> {
         let (insert, change) = match &self.work {
-            Work::Select(_) => (None, None),
-            Work::Insert(insert) => (Some(insert), None),
-            Work::Change(change) => (None, Some(change)),
+            Work::Select(_) => (None, &[][..]),
+            Work::Insert(insert) => (Some(insert), &[][..]),
+            Work::Change(change) => (None, std::slice::from_ref(change)),
+            Work::Changes(changes) => (None, changes.as_slice()),
         };
         let written = insert.into_iter().flat_map(Insert::written);
-        self.queries().flat_map(Select::locked).chain(written).chain(change.into_iter().flat_map(Change::written))
+        self.queries()
+            .flat_map(Select::locked)
+            .chain(written)
+            .chain(change.iter().flat_map(Change::written))
+            // All variants move rows between the same partitions.
+            .chain(change.first().into_iter().flat_map(Change::routed))
     }
 
     /// Tables that its queries read, with repetitions.
@@ -200,7 +208,7 @@ impl Compiled {
         let own = match &self.work {
             Work::Select(select) => Some(select),
             Work::Insert(insert) => insert.query(),
-            Work::Change(_) => None,
+            Work::Change(_) | Work::Changes(_) => None,
         };
         let mut derived = Vec::new();
         self.derived.iter().for_each(|one| one.rows.selects(&mut derived));
@@ -210,10 +218,15 @@ impl Compiled {
     /// The access paths in join order, as text, for EXPLAIN and tests.
     #[must_use]
     pub fn plan(&self) -> String {
+        let several;
         let steps = match &self.work {
             Work::Select(select) => select.steps(),
             Work::Insert(_) => &[],
             Work::Change(change) => change.steps(),
+            Work::Changes(changes) => {
+                several = changes.iter().flat_map(|change| change.steps().iter().cloned()).collect::<Vec<_>>();
+                &several
+            }
         };
         steps.iter().map(|step| step.access.to_string()).collect::<Vec<_>>().join(", ")
     }
@@ -225,6 +238,7 @@ impl Compiled {
             Work::Select(select) => &select.columns,
             Work::Insert(insert) => &insert.columns,
             Work::Change(change) => &change.columns,
+            Work::Changes(changes) => changes.first().map_or(&[], |change| &change.columns),
         }
     }
 }
@@ -262,6 +276,7 @@ pub fn run(
         Work::Select(select) => select.run(&ctx, Vec::new(), emit),
         Work::Insert(insert) => insert.run(&ctx, emit),
         Work::Change(change) => change.run(&ctx, emit),
+        Work::Changes(changes) => Change::run_all(changes, &ctx, emit),
     };
     match (ran, ctx.waits()) {
         (Ok(rows), _) => Ok(Ran::Done { rows }),

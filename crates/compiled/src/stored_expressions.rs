@@ -11,7 +11,7 @@ use std::sync::Arc;
 use binder::DefinitionClause;
 use binder::tree::{Table, TableColumn};
 use catalog::TypeId;
-use model::{Datum, Error, Result, RowColumn, RowSchema, SequenceRef, SqlState, TableId};
+use model::{Datum, Error, Result, RowColumn, RowSchema, SequenceRef, SqlState, TableId, Type};
 use parser::ast::{self, ExprKind};
 use parser::lexer::{Lexer, TokenKind};
 use rows::RowTable;
@@ -76,6 +76,19 @@ impl StoredExpressions<'_> {
         let tables = WithSequences { tables: self.tables, sequences };
         let (default, _) = self.noted(&expr, None, DefinitionClause::Default(&table_column(column)), &tables)?;
         Ok(default)
+    }
+
+    /// An expression over the rows of a table.
+    ///
+    /// # Errors
+    /// As [`StoredExpressions::checks`].
+    pub(crate) fn expression(
+        &mut self,
+        expr: &ast::Expr,
+        table: &Arc<RowTable>,
+        clause: DefinitionClause<'_>,
+    ) -> Lower<Expr> {
+        Ok(self.noted(expr, Some(table), clause, self.tables)?.0)
     }
 
     fn noted(
@@ -215,6 +228,32 @@ pub(crate) fn index_key(
 /// 42704 if there is no such type; 42601 and 22023 for wrong modifiers.
 pub(crate) fn named_type(ty: &ast::TypeName, session: &scalar::Session) -> Result<(TypeId, i32)> {
     binder::data_type(&Facts(session), ty).map_err(Error::without_position)
+}
+
+/// The type of an expression of a partition key, and whether it calls immutable functions only.
+///
+/// # Errors
+/// 0A000 for a type that columns cannot have; those of the binder.
+pub(crate) fn key_type(expr: &ast::Expr, table: &Arc<RowTable>, session: &scalar::Session) -> Result<(Type, bool)> {
+    let described = described(&table.schema);
+    let clause = DefinitionClause::PartitionKey;
+    let bound = binder::bind_expression(&Facts(session), "", expr, Some(&described), clause)?;
+    let mut is_immutable = true;
+    bound.expr.visit(&mut |part| {
+        is_immutable &= match &part.kind {
+            scalar::ExprKind::Call(call, _) => catalog::builtin()
+                .function_row(call.function)
+                .is_some_and(|row| row.volatility == catalog::Volatility::Immutable),
+            scalar::ExprKind::SqlValue(..) => false,
+            _ => true,
+        };
+    });
+    let ty = Type::from_oid(bound.expr.ty.0, bound.expr.typmod).or_else(|| Type::from_oid(bound.expr.ty.0, -1));
+    let ty = ty.ok_or_else(|| {
+        let name = catalog::builtin().type_name(bound.expr.ty);
+        Error::unsupported(format!("a partition key of type {name} is not supported on rows tables"))
+    })?;
+    Ok((ty, is_immutable))
 }
 
 /// Whether a constant may be a time of the clock, such as `'today'`.

@@ -57,6 +57,7 @@ fn fill(engine: &Engine) -> Result<TableId> {
         id: TableId(txn.next_number()),
         name: TableName::public("t"),
         version: 1,
+        lineage: model::Lineage::default(),
         columns: vec![column("id", Type::Int4), column("count", Type::Int8), column("text", Type::Text)],
         primary: Some(primary),
         secondary: Vec::new(),

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::{
-    Column, ColumnId, ColumnRole, DataType, Error, Result, RowIndex, RowSchema, RowSchemaRef, SequenceRef, SqlState,
-    TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, Type, ViewRef, ViewSpec, limits,
+    Column, ColumnId, ColumnRole, DataType, Error, PartitionKeySource, Result, RowIndex, RowSchema, RowSchemaRef,
+    SequenceRef, SqlState, TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, Type, ViewRef, ViewSpec,
+    limits,
 };
 
 use crate::catalog_object::{CatalogObject, CommentKey, ObjectKey, encode_view};
@@ -713,6 +714,26 @@ pub(crate) fn check_row_schema(table: &RowSchema) -> Result<()> {
     }
     for key in &table.foreign_keys {
         check_positions(table, &key.name, &key.columns)?;
+    }
+    check_lineage(table)
+}
+
+/// Checks the inheritance and partitioning of a table, as far as it alone shows them.
+fn check_lineage(table: &RowSchema) -> Result<()> {
+    let lineage = &table.lineage;
+    let inherited: Vec<usize> = lineage.columns.iter().map(|column| column.position).collect();
+    check_positions(table, "inheritance", &inherited)?;
+    let mut relatives = BTreeSet::new();
+    if !lineage.parents.iter().chain(&lineage.children).all(|id| *id != table.id && relatives.insert(*id)) {
+        return Err(invalid(table, "inherits from a table twice, or from itself"));
+    }
+    if lineage.bound.is_some() && lineage.parents.len() != 1 {
+        return Err(invalid(table, "is a partition without one parent"));
+    }
+    for part in lineage.key.iter().flat_map(|key| &key.parts) {
+        if let PartitionKeySource::Column(at) = part.source {
+            check_positions(table, "the partition key", &[at])?;
+        }
     }
     Ok(())
 }

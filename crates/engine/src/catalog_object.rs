@@ -8,6 +8,8 @@
 //! A new kind of object needs a variant of [`CatalogObject`] and [`ObjectKey`] with its encoding
 //! here, and its place in `catalog`. Log, manifest and replay need nothing unless it has state.
 
+mod lineage;
+
 use std::sync::Arc;
 
 use model::{
@@ -417,6 +419,7 @@ fn encode_row_schema(schema: &RowSchema, out: &mut Vec<u8>) {
         out.put_u8(flag(key.match_full, FOREIGN_MATCH_FULL) | flag(key.not_valid, FOREIGN_NOT_VALID));
         out.put_u8(key.deferral as u8);
     }
+    lineage::encode(&schema.lineage, out);
 }
 
 fn flag(is_set: bool, flag: u8) -> u8 {
@@ -468,7 +471,8 @@ fn decode_row_schema(id: TableId, take: &mut Take<'_>) -> Result<RowSchema> {
     };
     let checks = (0..take.count(9)?).map(|_| check(take)).collect::<Result<Vec<_>>>()?;
     let foreign_keys = (0..take.count(24)?).map(|_| decode_foreign_key(take)).collect::<Result<Vec<_>>>()?;
-    Ok(RowSchema { id, name, version, columns, primary, secondary, checks, foreign_keys })
+    let lineage = lineage::decode(take)?;
+    Ok(RowSchema { id, name, version, lineage, columns, primary, secondary, checks, foreign_keys })
 }
 
 fn decode_row_column(take: &mut Take<'_>) -> Result<RowColumn> {
@@ -684,6 +688,7 @@ pub(crate) mod tests {
             id: TableId(8),
             name: TableName::public("r"),
             version: 3,
+            lineage: model::Lineage::default(),
             columns: vec![
                 column("id", Type::Int4, true),
                 RowColumn {

@@ -1251,6 +1251,7 @@ mod tests {
     fn large_table(id: u32) -> Vec<u8> {
         let default = Some("1 + ".repeat(record::ITEM_BYTES_MAX / 4 + 1));
         let schema = model::RowSchema {
+            lineage: model::Lineage::default(),
             id: TableId(id),
             name: TableName::public(format!("t{id}")),
             version: 1,

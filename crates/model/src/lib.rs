@@ -11,6 +11,7 @@
 mod error;
 pub mod key;
 pub mod limits;
+mod lineage;
 mod nested;
 pub mod numeric;
 mod row_schema;
@@ -23,6 +24,10 @@ mod view;
 
 pub use error::{Error, ErrorKind, Part, Result, SqlState, Subject};
 pub use key::{KeyRef, KeyValue};
+pub use lineage::{
+    InheritedCheck, InheritedColumn, Lineage, PartitionBound, PartitionKey, PartitionKeyPart, PartitionKeySource,
+    PartitionStrategy, RangeEdge,
+};
 pub use nested::{Array, ArrayDimension, Bits, Geometry, Names, Network, Point, Range, RangeBound, Record};
 pub use numeric::{ExactNumeric, Numeric, Precision};
 pub use row_schema::{

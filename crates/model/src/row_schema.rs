@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{TableId, TableName, Type};
+use crate::{Lineage, TableId, TableName, Type};
 
 /// `GENERATED … AS IDENTITY`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,6 +178,8 @@ pub struct RowSchema {
     pub name: TableName,
     /// Incremented by every change of this table.
     pub version: u32,
+    /// Inheritance and partitioning.
+    pub lineage: Lineage,
     /// Columns in order of creation, including dropped ones.
     pub columns: Vec<RowColumn>,
     /// PRIMARY KEY

@@ -136,6 +136,15 @@ const SPECS: &[Spec] = &[
     spec("pg_get_expr", (2, 3), |call| {
         result(call.text(0).map(|sql| if call.truth(2) { compiled::deparse::pretty(sql) } else { sql.to_owned() }))
     }),
+    spec("pg_get_partkeydef", (1, 1), |call| {
+        let Some(Class::Rows(table)) = call.found(0) else { return Ok(Cell::Null) };
+        let key = table.lineage.key.as_ref();
+        result(key.map(|key| compiled::partition_key_text(table, key, false)))
+    }),
+    spec("pg_partition_root", (1, 1), |call| {
+        let ancestors = call.class(0).map(|oid| row_tables::partition_ancestors(call.facts, oid));
+        result(ancestors.and_then(|ancestors| ancestors.last().copied()))
+    }),
     spec("pg_get_viewdef", (1, 2), |call| {
         let view = match call.found(0) {
             Some(Class::View(view)) => Some(view),
@@ -209,7 +218,7 @@ const SPECS: &[Spec] = &[
 
 /// Functions about features that Millrace lacks, whose result is NULL.
 const ALWAYS_NULL: &str = "pg_get_ruledef pg_get_triggerdef \
-    pg_get_functiondef pg_get_function_sqlbody pg_get_partkeydef pg_get_statisticsobjdef \
+    pg_get_functiondef pg_get_function_sqlbody pg_get_statisticsobjdef \
     pg_get_statisticsobjdef_columns pg_tablespace_location pg_get_partition_constraintdef";
 const VISIBLE: &str = "pg_type_is_visible pg_function_is_visible pg_operator_is_visible pg_opclass_is_visible pg_opfamily_is_visible \
     pg_collation_is_visible pg_conversion_is_visible pg_statistics_obj_is_visible pg_ts_config_is_visible pg_ts_dict_is_visible \

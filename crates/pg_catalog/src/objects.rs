@@ -9,7 +9,7 @@ use scalar::{Call, Context};
 
 use crate::facts::StatementFacts;
 use crate::functions::{self, Spec};
-use crate::{names, oids};
+use crate::{names, oids, row_tables};
 
 /// The objects that a statement sees.
 #[derive(Debug)]
@@ -37,6 +37,14 @@ impl scalar::Objects for StatementObjects {
     fn call<'a>(&self, arguments: &[Datum<'a>], call: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
         let spec = FUNCTIONS.get(&call.function).ok_or_else(|| Error::bug("a function that is not listed"))?;
         spec.call(&self.0, arguments)?.datum(call.result, ctx)
+    }
+
+    fn partition_tree(&self, relation: u32) -> Vec<(u32, Option<u32>, bool, i32)> {
+        row_tables::partition_tree(&self.0, relation)
+    }
+
+    fn partition_ancestors(&self, relation: u32) -> Vec<u32> {
+        row_tables::partition_ancestors(&self.0, relation)
     }
 
     fn number(&self, name: &str, ty: TypeId) -> Result<u32> {

@@ -175,6 +175,19 @@ fn stored() -> Vec<Relation> {
             Some(languages),
         ),
         pg(
+            2611,
+            "pg_inherits",
+            "inhrelid oid,inhparent oid,inhseqno int4,inhdetachpending bool,tableoid oid",
+            Some(row_tables::inheritance),
+        ),
+        pg(
+            3350,
+            "pg_partitioned_table",
+            "partrelid oid,partstrat char,partnatts int2,partdefid oid,partattrs int2vector,partclass oidvector,\
+            partcollation oidvector,partexprs pg_node_tree,tableoid oid",
+            Some(row_tables::partitioned_tables),
+        ),
+        pg(
             2604,
             "pg_attrdef",
             "oid oid,adrelid oid,adnum int2,adbin pg_node_tree,tableoid oid",
@@ -258,7 +271,6 @@ fn empty() -> Vec<Relation> {
         (3501, "pg_enum", "oid oid,enumtypid oid,enumsortorder float4,enumlabel name,tableoid oid"),
         (3541, "pg_range", "rngtypid oid,rngsubtype oid,rngmultitypid oid,rngcollation oid,rngsubopc oid,rngcanonical regproc,\
             rngsubdiff regproc,tableoid oid"),
-        (2611, "pg_inherits", "inhrelid oid,inhparent oid,inhseqno int4,inhdetachpending bool,tableoid oid"),
         (3256, "pg_policy", "oid oid,polname name,polrelid oid,polcmd char,polpermissive bool,polroles oid[],polqual pg_node_tree,\
             polwithcheck pg_node_tree,tableoid oid"),
         (12_020, "pg_policies", "schemaname name,tablename name,policyname name,permissive text,roles name[],cmd text,qual text,with_check text"),
@@ -289,8 +301,6 @@ fn empty() -> Vec<Relation> {
         (2328, "pg_foreign_data_wrapper", "oid oid,fdwname name,fdwowner oid,fdwhandler oid,fdwvalidator oid,fdwacl aclitem[],\
             fdwoptions text[],tableoid oid"),
         (1418, "pg_user_mapping", "oid oid,umuser oid,umserver oid,umoptions text[],tableoid oid"),
-        (3350, "pg_partitioned_table", "partrelid oid,partstrat char,partnatts int2,partdefid oid,partattrs int2vector,partclass oidvector,\
-            partcollation oidvector,partexprs pg_node_tree,tableoid oid"),
         (1261, "pg_auth_members", "roleid oid,member oid,grantor oid,admin_option bool,tableoid oid"),
         (12_027, "pg_group", "groname name,grosysid oid,grolist oid[]"),
         (2964, "pg_db_role_setting", "setdatabase oid,setrole oid,setconfig text[],tableoid oid"),
@@ -467,6 +477,8 @@ fn row_attribute(column: &row_tables::Attribute<'_>) -> Row {
         Some(model::Identity::ByDefault) => "d",
         None => "",
     };
+    row.retain(|(name, _)| *name != "attislocal");
+    row.extend(row! { attislocal: column.inherited.0, attinhcount: column.inherited.1 });
     row.extend(row! {
         atthasdef: column.has_default || column.generated,
         attidentity: identity,

@@ -36,18 +36,27 @@ pub(crate) fn persistence(name: &TableName) -> &'static str {
 
 fn class(facts: &StatementFacts, table: &RowSchema) -> Row {
     let view = facts.catalog.materialized_view(table.id);
+    let lineage = &table.lineage;
+    let kind = match view {
+        Some(_) => "m",
+        None if lineage.key.is_some() => "p",
+        None => "r",
+    };
     row! {
         oid: oids::of_table(table.id, Part::Table),
         relname: table.name.table.as_str(),
         relnamespace: oids::of_schema(&table.name.schema),
         reltype: oids::of_table(table.id, Part::RowType),
         relowner: oids::ROLE,
-        relam: oids::HEAP,
+        relam: if lineage.key.is_some() { 0 } else { oids::HEAP },
         reltuples: Cell::Float(facts.server.row_table(table.id).map_or(-1.0, |size| size.rows as f64)),
         relhasindex: table.primary.is_some() || !table.secondary.is_empty(),
         relpersistence: persistence(&table.name),
-        relkind: if view.is_some() { "m" } else { "r" },
+        relkind: kind,
         relhasrules: view.is_some(),
+        relhassubclass: !lineage.children.is_empty(),
+        relispartition: lineage.bound.is_some(),
+        relpartbound: bound(facts, table).map_or(Cell::Null, Cell::Text),
         relnatts: table.columns.len() as i64,
         relchecks: table.checks.len() as i64,
         relhastriggers: has_triggers(facts, table),
@@ -65,7 +74,8 @@ fn index_class(table: &RowSchema, index: &RowIndex) -> Row {
         relowner: oids::ROLE,
         relam: if index.hash { oids::HASH } else { oids::BTREE },
         relpersistence: persistence(&table.name),
-        relkind: "i",
+        relkind: if table.lineage.key.is_some() { "I" } else { "i" },
+        relispartition: table.lineage.index(index.id).is_some(),
         relnatts: (index.columns.len() + index.include.len()) as i64,
         relispopulated: true,
         relreplident: "n",
@@ -100,6 +110,8 @@ pub(crate) struct Attribute<'a> {
     pub(crate) identity: Option<Identity>,
     pub(crate) generated: bool,
     pub(crate) dropped: bool,
+    /// Whether the table declares it, and the number of parents that have it.
+    pub(crate) inherited: (bool, i64),
 }
 
 /// Calls `each` for every column of tables, indexes and sequences.
@@ -107,7 +119,9 @@ pub(crate) fn attributes(facts: &StatementFacts, mut each: impl FnMut(&Attribute
     for table in facts.catalog.row_tables() {
         let relation = oids::of_table(table.id, Part::Table);
         for (number, column) in (1_i64..).zip(&table.columns) {
-            each(&attribute(relation, number, column));
+            let entry = table.lineage.column(number as usize - 1);
+            let inherited = entry.map_or((true, 0), |entry| (entry.local, i64::from(entry.parents)));
+            each(&Attribute { inherited, ..attribute(relation, number, column) });
         }
         for index in indexes(table) {
             let relation = oids::of_number(index.id, Part::Index);
@@ -144,6 +158,7 @@ fn attribute(relation: Oid, number: i64, column: &RowColumn) -> Attribute<'_> {
         identity: column.identity,
         generated: column.generated.is_some() && !column.dropped,
         dropped: column.dropped,
+        inherited: (true, 0),
     }
 }
 
@@ -268,6 +283,28 @@ fn constraint_row(facts: &StatementFacts, table: &RowSchema, constraint: Constra
         _ => None,
     };
     let action = |of: fn(&RowForeignKey) -> Referential| key.map_or(" ", |key| action(of(key)));
+    let lineage = &table.lineage;
+    let parent = lineage.bound.as_ref().and(lineage.parents.first());
+    let parent = parent.and_then(|id| facts.catalog.row_table_by_id(*id));
+    let (inherited, no_inherit, conparent) = match constraint {
+        Constraint::Check(check) => match lineage.check(&check.name) {
+            Some(entry) => ((entry.local, i64::from(entry.parents)), entry.no_inherit, 0),
+            None => ((true, 0), false, 0),
+        },
+        Constraint::Unique(index) => match lineage.index(index.id) {
+            Some(of) => ((false, 1), true, oids::of_number(of, Part::Constraint)),
+            None => ((true, 0), true, 0),
+        },
+        Constraint::Foreign(key) if lineage.foreign_keys.contains(&key.name) => {
+            let of = parent.and_then(|parent| {
+                let is_it = |other: &&RowForeignKey| other.table == key.table && other.name == key.name;
+                parent.foreign_keys.iter().find(is_it).map(|other| (parent, other))
+            });
+            let of = of.map_or(0, |(parent, other)| Constraint::Foreign(other).oid(parent));
+            ((false, 1), lineage.key.is_none(), of)
+        }
+        Constraint::Foreign(_) => ((true, 0), lineage.key.is_none(), 0),
+    };
     row! {
         oid: constraint.oid(table),
         conname: constraint.name(),
@@ -286,8 +323,10 @@ fn constraint_row(facts: &StatementFacts, table: &RowSchema, constraint: Constra
         confupdtype: action(|key| key.on_update),
         confdeltype: action(|key| key.on_delete),
         confmatchtype: key.map_or(" ", |key| if key.match_full { "f" } else { "s" }),
-        conislocal: true,
-        connoinherit: kind != "c",
+        conislocal: inherited.0,
+        coninhcount: inherited.1,
+        conparentid: conparent,
+        connoinherit: no_inherit,
         conkey: numbers(&constraint.columns(table)),
         confkey: key.map_or(Cell::Null, |key| numbers(&key.referred)),
         conbin: match constraint {
@@ -310,6 +349,142 @@ fn action(action: Referential) -> &'static str {
         Referential::SetNull => "n",
         Referential::SetDefault => "d",
     }
+}
+
+/// The bound of a partition, as `pg_get_expr` shows it.
+pub(crate) fn bound(facts: &StatementFacts, table: &RowSchema) -> Option<String> {
+    let bound = table.lineage.bound.as_ref()?;
+    let parent = facts.catalog.row_table_by_id(*table.lineage.parents.first()?)?;
+    Some(compiled::bound_text(parent.lineage.key.as_ref()?, bound))
+}
+
+/// Rows of `pg_inherits`.
+pub(crate) fn inheritance(facts: &StatementFacts) -> Vec<Row> {
+    let row = |child: Oid, parent: Oid, number: i64| {
+        row! { inhrelid: child, inhparent: parent, inhseqno: number, inhdetachpending: false, tableoid: 2611 }
+    };
+    let mut rows = Vec::new();
+    for table in facts.catalog.row_tables() {
+        let oid = oids::of_table(table.id, Part::Table);
+        for (number, parent) in (1_i64..).zip(&table.lineage.parents) {
+            rows.push(row(oid, oids::of_table(*parent, Part::Table), number));
+        }
+        for (own, parent) in &table.lineage.indexes {
+            rows.push(row(oids::of_number(*own, Part::Index), oids::of_number(*parent, Part::Index), 1));
+        }
+    }
+    rows
+}
+
+/// Rows of `pg_partitioned_table`.
+pub(crate) fn partitioned_tables(facts: &StatementFacts) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in facts.catalog.row_tables() {
+        let Some(key) = &table.lineage.key else { continue };
+        let default = table.lineage.children.iter().find(|id| {
+            let child = facts.catalog.row_table_by_id(**id);
+            child.is_some_and(|child| child.lineage.bound == Some(model::PartitionBound::Default))
+        });
+        let numbers = key.parts.iter().map(|part| match part.source {
+            model::PartitionKeySource::Column(at) => at as i64 + 1,
+            model::PartitionKeySource::Expression(_) => 0,
+        });
+        let expressions = key.parts.iter().filter_map(|part| match &part.source {
+            model::PartitionKeySource::Column(_) => None,
+            model::PartitionKeySource::Expression(sql) => Some(compiled::deparse::expression(sql, table)),
+        });
+        let expressions: Vec<String> = expressions.collect();
+        let of_types = |of: fn(Type) -> Oid| Cell::Ints(key.parts.iter().map(|part| i64::from(of(part.ty))).collect());
+        let strategy = key.strategy.name();
+        rows.push(row! {
+            partrelid: oids::of_table(table.id, Part::Table),
+            partstrat: &strategy[..1],
+            partnatts: key.parts.len() as i64,
+            partdefid: default.map_or(0, |id| oids::of_table(*id, Part::Table)),
+            partattrs: Cell::Ints(numbers.collect()),
+            partclass: of_types(operator_class),
+            partcollation: of_types(|ty| relations::collation(ty.oid())),
+            partexprs: if expressions.is_empty() { Cell::Null } else { Cell::Text(expressions.join(", ")) },
+            tableoid: 3350,
+        });
+    }
+    rows
+}
+
+/// The partitions of a table or index and itself: number, that of the parent, whether it has none below, and level; empty
+/// for what is neither partitioned nor a partition.
+pub(crate) fn partition_tree(facts: &StatementFacts, oid: Oid) -> Vec<(Oid, Option<Oid>, bool, i32)> {
+    let mut tree = Vec::new();
+    match Class::by_oid(&facts.catalog, oid) {
+        Some(Class::Rows(table)) => {
+            let mut queue = std::collections::VecDeque::from([(table.id, None, 0)]);
+            while let Some((id, parent, level)) = queue.pop_front() {
+                let Some(table) = facts.catalog.row_table_by_id(id) else { continue };
+                let lineage = &table.lineage;
+                if lineage.key.is_none() && lineage.bound.is_none() {
+                    continue;
+                }
+                let own = oids::of_table(id, Part::Table);
+                let parent = parent.or_else(|| lineage.bound.as_ref().and(lineage.parents.first().copied()));
+                let parent = parent.map(|id| oids::of_table(id, Part::Table));
+                tree.push((own, parent, lineage.key.is_none(), level));
+                queue.extend(lineage.children.iter().map(|child| (*child, Some(id), level + 1)));
+            }
+        }
+        Some(Class::Index(table, index)) => {
+            let mut queue = std::collections::VecDeque::from([(table.id, index.id, 0)]);
+            while let Some((id, index, level)) = queue.pop_front() {
+                let Some(table) = facts.catalog.row_table_by_id(id) else { continue };
+                let lineage = &table.lineage;
+                let above = lineage.index(index);
+                if lineage.key.is_none() && above.is_none() {
+                    continue;
+                }
+                let number = |index| oids::of_number(index, Part::Index);
+                tree.push((number(index), above.map(number), lineage.key.is_none(), level));
+                for child in &lineage.children {
+                    let below = facts.catalog.row_table_by_id(*child);
+                    let own = below.and_then(|below| below.lineage.index_of(index));
+                    queue.extend(own.map(|own| (*child, own, level + 1)));
+                }
+            }
+        }
+        _ => {}
+    }
+    tree
+}
+
+/// A partition or partitioned table or index, and those that it is a partition of, the innermost first.
+pub(crate) fn partition_ancestors(facts: &StatementFacts, oid: Oid) -> Vec<Oid> {
+    let mut ancestors = Vec::new();
+    match Class::by_oid(&facts.catalog, oid) {
+        Some(Class::Rows(table)) => {
+            let mut next = Some(table);
+            while let Some(table) = next {
+                let lineage = &table.lineage;
+                if lineage.key.is_none() && lineage.bound.is_none() {
+                    break;
+                }
+                ancestors.push(oids::of_table(table.id, Part::Table));
+                let above = lineage.bound.as_ref().and(lineage.parents.first());
+                next = above.and_then(|id| facts.catalog.row_table_by_id(*id));
+            }
+        }
+        Some(Class::Index(table, index)) => {
+            let mut next = Some((table, index.id));
+            while let Some((table, index)) = next {
+                let above = table.lineage.index(index);
+                if table.lineage.key.is_none() && above.is_none() {
+                    break;
+                }
+                ancestors.push(oids::of_number(index, Part::Index));
+                let parent = table.lineage.parents.first().and_then(|id| facts.catalog.row_table_by_id(*id));
+                next = parent.zip(above);
+            }
+        }
+        _ => {}
+    }
+    ancestors
 }
 
 /// Rows of `pg_sequence`.
@@ -399,9 +574,10 @@ pub(crate) fn index_definition(
     };
     let keys: Vec<String> = (0..index.columns.len()).map(|at| index_key(table, index, at, short)).collect();
     let mut text = format!(
-        "CREATE {}INDEX {} ON {on} USING {} ({})",
+        "CREATE {}INDEX {} ON {}{on} USING {} ({})",
         if index.unique { "UNIQUE " } else { "" },
         names::quote_ident(&index.name),
+        if table.lineage.key.is_some() { "ONLY " } else { "" },
         if index.hash { "hash" } else { "btree" },
         keys.join(", "),
     );

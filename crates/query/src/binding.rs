@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use binder::tree::{ChangeStatement, IndexKey, Query, Statement as BoundStatement, Table, TableColumn, UniqueIndex};
-use binder::{ApplicationFunction, NewView, Schema, ViewCheck, ViewQuery, ViewTable};
+use binder::{ApplicationFunction, NewView, PartitionTest, Schema, ViewCheck, ViewQuery, ViewTable};
 use bumpalo::Bump;
 use catalog::TypeId;
 use engine::Catalog;
-use model::{CheckOption, Datum, Error, Result, RowIndex, RowSchema, TableId, TableName, ViewReference, ViewSpec};
+use model::{
+    CheckOption, Datum, Error, Result, RowIndex, RowSchema, RowSchemaRef, TableId, TableName, ViewReference, ViewSpec,
+};
 use parking_lot::Mutex;
 use parser::ast::{self, Statement};
 use pg_catalog::facts::StatementFacts;
@@ -359,6 +361,19 @@ impl Schema for Tables<'_> {
         Ok(catalog.table(&found).map(|table| Arc::new(columns_table(table, &found))))
     }
 
+    fn children(&self, table: &Table) -> Result<Vec<Arc<Table>>> {
+        let catalog = self.context.reads.snapshot.catalog();
+        let Some((_, children)) = family(catalog, table)? else { return Ok(Vec::new()) };
+        Ok(children.iter().map(|child| Arc::new(rows_table(child, &child.name, catalog))).collect())
+    }
+
+    fn unpruned(&self, table: &Table, tests: &[PartitionTest]) -> Result<Option<Vec<bool>>> {
+        match family(self.context.reads.snapshot.catalog(), table)? {
+            Some((table, children)) => compiled::unpruned(&table, &children, tests),
+            None => Ok(None),
+        }
+    }
+
     fn view(&self, view: &Table) -> Result<ViewQuery> {
         let catalog = self.context.reads.snapshot.catalog();
         let found = table_of(view.oid).and_then(|(id, _)| catalog.view_by_id(id.0));
@@ -459,6 +474,17 @@ fn referenced(reference: &ViewReference, view: &ViewSpec, catalog: &Catalog) -> 
     })
 }
 
+/// A `rows` table and the tables that inherit from it, partitions in the order of their bounds.
+fn family(catalog: &Catalog, table: &Table) -> Result<Option<(RowSchemaRef, Vec<RowSchemaRef>)>> {
+    let Some(schema) = table_of(table.oid).and_then(|(id, _)| catalog.row_table_by_id(id)) else { return Ok(None) };
+    let mut children = Vec::with_capacity(schema.lineage.children.len());
+    for id in &schema.lineage.children {
+        let missing = || Error::corrupt(format!("table {id}, which inherits from {}, is missing", schema.name));
+        children.push(Arc::clone(catalog.row_table_by_id(*id).ok_or_else(missing)?));
+    }
+    Ok(Some((Arc::clone(schema), compiled::ordered_children(schema, children)?)))
+}
+
 fn view_table(view: &ViewSpec) -> Table {
     let columns = view.columns.iter().map(|column| TableColumn {
         name: column.name.as_str().into(),
@@ -498,6 +524,8 @@ fn rows_table(table: &RowSchema, name: &TableName, catalog: &Catalog) -> Table {
         primary_key: key.unwrap_or_default(),
         unique: unique_indexes(table, &shown),
         materialized: catalog.materialized_view(table.id).and_then(|view| view.materialized),
+        has_children: !table.lineage.children.is_empty(),
+        is_partitioned: table.lineage.key.is_some(),
         ..Table::default()
     }
 }

@@ -171,7 +171,10 @@ impl Named<'_> {
         while let Some(view) = views.get(at).cloned() {
             for reference in &view.references {
                 let id = TableId(reference.object);
-                if catalog.row_table_by_id(id).is_some() && only.is_none_or(|only| only == id) {
+                // Rows of a table with parents or children are those of other tables too.
+                let is_it =
+                    |table: &model::RowSchemaRef| only.is_none_or(|only| only == id || !table.lineage.is_plain());
+                if catalog.row_table_by_id(id).is_some_and(is_it) {
                     return true;
                 }
                 let below = catalog.view_by_id(reference.object);
@@ -218,7 +221,7 @@ impl tree::Visitor for Relations<'_> {
     fn enter_table_expr(&mut self, table: &tree::TableExpr) -> ControlFlow<()> {
         let tree::TableExpr::Relation(relation) = table else { return ControlFlow::Continue(()) };
         let reads = match self.named.find(&relation.name) {
-            Some(table) => self.only.is_none_or(|only| table.id() == only),
+            Some(table) => self.only.is_none_or(|only| table.id() == only || !table.schema.lineage.is_plain()),
             None => self.named.view(&relation.name).is_some_and(|view| self.named.reads_rows(&view, self.only)),
         };
         if reads { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -37,6 +37,7 @@ impl Db {
             id: TableId(1),
             name: TableName::public("t"),
             version: 1,
+            lineage: model::Lineage::default(),
             columns: vec![column("id"), column("n")],
             primary: Some(primary),
             secondary: Vec::new(),

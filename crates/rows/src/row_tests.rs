@@ -129,6 +129,7 @@ fn missing_values_come_from_the_schema() {
         id: TableId(1),
         name: TableName::public("t"),
         version: 2,
+        lineage: model::Lineage::default(),
         columns: vec![
             RowColumn::new("a", Type::Int4),
             added(Type::Text, Datum::Text("été")),

@@ -38,6 +38,7 @@ impl Db {
             id: TableId(1),
             name: TableName::public("t"),
             version: 1,
+            lineage: model::Lineage::default(),
             columns: vec![column("id", Type::Int4), column("n", Type::Int4), column("text", Type::Text)],
             primary: Some(index(1, &[0])),
             secondary: vec![index(2, &[1])],

@@ -35,6 +35,7 @@ mod time_series;
 pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};
 pub use eval::{Row, eval};
 pub use expr::{BooleanTest, Call, Comparison, Expr, ExprKind, Place, SqlValue, Subquery, SubqueryKind, Subscript};
+pub use numbers::hash::hash_extended_of as hash_extended;
 pub use objects::Objects;
 pub use registry::{Accumulator, aggregate, compare, function, has_function, has_type, input, output, set_function};
 pub use send::send;

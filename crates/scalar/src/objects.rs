@@ -20,6 +20,16 @@ pub trait Objects: Debug + Send + Sync {
     /// Those of the function.
     fn call<'a>(&self, arguments: &[Datum<'a>], call: &Call, ctx: &Context<'a>) -> Result<Datum<'a>>;
 
+    /// The partitions of a table or index and itself: number, that of the parent, whether it has no partitions, and level.
+    fn partition_tree(&self, _relation: u32) -> Vec<(u32, Option<u32>, bool, i32)> {
+        Vec::new()
+    }
+
+    /// A partition and those that it is a partition of, the innermost first.
+    fn partition_ancestors(&self, _relation: u32) -> Vec<u32> {
+        Vec::new()
+    }
+
     /// The number of the object with a name. `ty` is `regclass`, `regnamespace`, `regrole`, or `regtype` for
     /// the type of a table's rows.
     ///

@@ -17,8 +17,14 @@ use super::{Column, Cte, Output, Rel, Subplan, Table};
 /// A bound INSERT, UPDATE, DELETE or MERGE.
 #[derive(Clone, Debug)]
 pub struct ChangeStatement {
-    /// The change.
+    /// The change. Of a table with children, it is that of the first table whose rows are changed.
     pub change: Change,
+    /// The same change of the other tables whose rows are changed.
+    pub inherited: Vec<Change>,
+    /// Number of `tableoid` of the changed table, if it has children: a constant of each variant.
+    pub tableoid: Option<u32>,
+    /// The partitioned table that an UPDATE names: its rows may move between the partitions of this table.
+    pub routed: Option<Arc<Table>>,
     /// Columns of RETURNING, in order; none without it.
     pub output: Vec<Output>,
     /// All columns by number.

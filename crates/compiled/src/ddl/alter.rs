@@ -8,8 +8,10 @@ use parser::ast::{
 
 use super::column::check_collation;
 use super::draft::Draft;
+use super::inheritance::Following;
 use super::{
-    Catalog, Change, Definition, Notice, constraints, create, expressions, is_taken, names, sequence, types, view,
+    Catalog, Change, Definition, Notice, constraints, create, expressions, inheritance, is_taken, names, partition,
+    sequence, types, view,
 };
 use crate::statement::Session;
 
@@ -44,11 +46,23 @@ pub(super) fn alter(
     if catalog.materialized_view(table.id).is_some() {
         return of_materialized_view(alter, &table.name.table).map(Some);
     }
+    match alter.actions.as_slice() {
+        [A::AttachPartition { name, bound: Some(bound) }] => {
+            return partition::attach(&table, name, bound, catalog, session).map(Some);
+        }
+        [A::DetachPartition { name, mode }] => {
+            return partition::detach(&table, name, *mode, catalog, session).map(Some);
+        }
+        _ => {}
+    }
+    let mut following = Following { only: alter.only, ..Following::default() };
     let mut draft = Draft::of(&table, catalog, session);
     let mut actions: Vec<&A> = alter.actions.iter().collect();
     actions.sort_by_key(|action| pass(action));
     let mut new_constraints = Vec::new();
     for action in actions {
+        check_inherited(&draft, action)?;
+        note_following(action, &mut following);
         match action {
             A::AddColumn { column, if_not_exists } => {
                 let name = &column.name;
@@ -65,7 +79,7 @@ pub(super) fn alter(
         }
     }
     draft.add_all(new_constraints)?;
-    draft.finish(TAG).map(Some)
+    inheritance::finish(draft, TAG, &following).map(Some)
 }
 
 /// Plans an ALTER TABLE … RENAME; `None` for a table of the other store.
@@ -83,6 +97,7 @@ pub(super) fn rename(
     };
     let mut draft = Draft::of(&table, catalog, session);
     let view = catalog.materialized_view(table.id);
+    let mut following = Following { only: rename.only, ..Following::default() };
     match &rename.part {
         None => {
             draft.check_relation(&rename.to)?;
@@ -95,13 +110,41 @@ pub(super) fn rename(
             draft.after.push(Change::AlterView(view));
             return draft.finish(VIEW_TAG).map(Some);
         }
-        Some(RenamePart::Column(old) | RenamePart::Attribute(old)) => rename_column(&mut draft, old, &rename.to)?,
-        Some(RenamePart::Constraint(old)) => rename_constraint(&mut draft, old, &rename.to)?,
+        Some(RenamePart::Column(old) | RenamePart::Attribute(old)) => {
+            if let Some(at) = draft.next.column(old)
+                && draft.next.lineage.column(at).is_some()
+            {
+                let text = format!("cannot rename inherited column \"{old}\"");
+                return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
+            }
+            rename_column(&mut draft, old, &rename.to)?;
+        }
+        Some(RenamePart::Constraint(old)) => {
+            following.renamed = renamed_check(&draft, old, rename)?;
+            rename_constraint(&mut draft, old, &rename.to)?;
+        }
     }
     let name = draft.next.name.clone();
     let tag = if view.is_some() { VIEW_TAG } else { TAG };
     draft.after.extend(view.map(|view| Change::AlterView(ViewSpec { name, ..view::next_version(&view) })));
-    draft.finish(tag).map(Some)
+    inheritance::finish(draft, tag, &following).map(Some)
+}
+
+/// Old and new names of a CHECK constraint that children inherit; `None` for other constraints.
+fn renamed_check(draft: &Draft<'_>, old: &str, rename: &ast::Rename) -> Result<Option<[String; 2]>> {
+    let wrong = |text: String| Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
+    let lineage = &draft.next.lineage;
+    if lineage.check(old).is_some_and(|entry| entry.parents > 0) {
+        return wrong(format!("cannot rename inherited constraint \"{old}\""));
+    }
+    let is_check = draft.next.checks.iter().any(|check| check.name == *old);
+    if !is_check || lineage.check(old).is_some_and(|entry| entry.no_inherit) {
+        return Ok(None);
+    }
+    if rename.only && !lineage.children.is_empty() {
+        return wrong(format!("inherited constraint \"{old}\" must be renamed in child tables too"));
+    }
+    Ok(Some([old.to_owned(), rename.to.to_string()]))
 }
 
 /// ALTER MATERIALIZED VIEW, or ALTER TABLE of one.
@@ -211,6 +254,60 @@ fn other_kind(name: &str) -> Error {
         .with_hint("use ALTER INDEX or ALTER SEQUENCE")
 }
 
+/// Refuses changes of columns and constraints that only the parents may change.
+fn check_inherited(draft: &Draft<'_>, action: &A) -> Result<()> {
+    let invalid = |text: String| Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
+    let inherited = |name: &Ident| {
+        let at = draft.next.column(name)?;
+        draft.next.lineage.column(at).filter(|entry| entry.parents > 0)
+    };
+    match action {
+        A::AddColumn { .. } if draft.next.lineage.bound.is_some() => {
+            Err(Error::new(SqlState::WRONG_OBJECT_TYPE, "cannot add column to a partition"))
+        }
+        A::DropColumn { name, .. } if inherited(name).is_some() => {
+            invalid(format!("cannot drop inherited column \"{name}\""))
+        }
+        A::DropColumn { name, .. } => match draft.next.column(name) {
+            Some(at) => draft.check_not_in_key(at, "drop"),
+            None => Ok(()),
+        },
+        A::AlterColumnType { column, .. } if inherited(column).is_some() => {
+            invalid(format!("cannot alter inherited column \"{column}\""))
+        }
+        A::AlterColumnType { column, .. } => match draft.next.column(column) {
+            Some(at) => draft.check_not_in_key(at, "alter"),
+            None => Ok(()),
+        },
+        A::DropNotNull(column) if draft.next.lineage.bound.is_some() => {
+            let parent = draft.next.lineage.parents.first().and_then(|id| draft.catalog.by_id(*id));
+            let is_marked =
+                parent.is_some_and(|parent| parent.column(column).is_some_and(|at| parent.columns[at].not_null));
+            if is_marked { invalid(format!("column \"{column}\" is marked NOT NULL in parent table")) } else { Ok(()) }
+        }
+        A::AttachPartition { .. } | A::DetachPartition { .. } => {
+            let text = format!("ALTER TABLE … {action} together with other actions is not supported");
+            Err(Error::unsupported(text).with_hint("use a statement of its own"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Notes what children need to follow an action.
+fn note_following<'s>(action: &'s A, following: &mut Following<'s>) {
+    match action {
+        A::AlterColumnType { column, using, .. } => {
+            following.using.insert(column.to_string(), using.as_ref());
+        }
+        A::SetDefault { column, .. } | A::DropDefault(column) => following.defaults.push(column.to_string()),
+        A::SetNotNull(column) | A::DropNotNull(column) => following.nulls.push(column.to_string()),
+        A::DropColumn { behavior, .. } | A::DropConstraint { behavior, .. } => {
+            following.cascade |= *behavior == DropBehavior::Cascade;
+        }
+        _ => {}
+    }
+}
+
 fn pass(action: &A) -> Pass {
     match action {
         A::DropColumn { .. } | A::DropConstraint { .. } | A::DropNotNull(_) | A::DropDefault(_) => Pass::Drop,
@@ -272,6 +369,8 @@ fn act(draft: &mut Draft<'_>, action: &A) -> Result<()> {
         A::ValidateConstraint(name) => draft.validate(name),
         A::AlterConstraint { name, attributes } => draft.alter_constraint(name, *attributes),
         A::DropIdentity { column, if_exists } => draft.drop_identity(column, *if_exists),
+        A::Inherit(parent) => inheritance::add(draft, parent),
+        A::NoInherit(parent) => inheritance::remove(draft, parent),
         // Properties of files, which rows tables do not have. Names are checked.
         A::SetStatistics { column: ColumnRef::Name(column), .. }
         | A::SetStorage { column, .. }
@@ -379,6 +478,12 @@ fn rename_constraint(draft: &mut Draft<'_>, old: &str, new: &Ident) -> Result<()
         draft.check_relation(new)?;
     }
     let next = &mut draft.next;
+    for entry in next.lineage.checks.iter_mut().filter(|entry| entry.name == old) {
+        entry.name = new.to_string();
+    }
+    for name in next.lineage.foreign_keys.iter_mut().filter(|name| *name == old) {
+        *name = new.to_string();
+    }
     let keys = next.primary.iter_mut().chain(&mut next.secondary).filter(|index| index.constraint);
     let all = keys.map(|index| &mut index.name);
     let checks = next.checks.iter_mut().map(|check| &mut check.name);

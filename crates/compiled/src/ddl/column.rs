@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use model::limits::COLUMNS_PER_TABLE_MAX;
 use model::{
-    Datum, Error, Identity, Result, RowColumn, RowIndex, SequenceOptions, SequenceOwner, SequenceSpec, SqlState,
-    TableName, Type, ViewRef,
+    Datum, Error, Identity, PartitionKeySource, Result, RowColumn, RowIndex, SequenceOptions, SequenceOwner,
+    SequenceSpec, SqlState, TableName, Type, ViewRef,
 };
 use parser::ast::{self, ColumnConstraint, ColumnConstraintKind as C, ColumnDef, ConstraintAttributes, SequenceOption};
 use parser::ast::{Expr as Expression, ExprKind, Pos};
@@ -13,6 +13,7 @@ use rows::row::alone;
 
 use super::draft::Draft;
 use super::expressions::{self, Default};
+use super::inheritance::type_conflict;
 use super::sequence::Given;
 use super::table_constraints::{NewConstraint, check_types, refuse_deferred, refuse_nulls_not_distinct};
 use super::table_work::Field;
@@ -45,6 +46,12 @@ impl Draft<'_> {
         if SYSTEM_COLUMNS.contains(&name.as_str()) {
             let text = format!("column name \"{name}\" conflicts with a system column name");
             return Err(Error::new(SqlState::DUPLICATE_COLUMN, text));
+        }
+        if let Some(at) = self.next.column(&name)
+            && self.old.is_none()
+            && self.next.lineage.column(at).is_some_and(|entry| !entry.local)
+        {
+            return self.merge_column(at, column, values_from);
         }
         if self.next.column(&name).is_some() {
             let text = match &self.old {
@@ -79,6 +86,73 @@ impl Draft<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Merges a column of a new table with the one of its parents.
+    fn merge_column(&mut self, at: usize, column: RowColumn, values_from: ValueSource<'_>) -> Result<()> {
+        let (name, inherited) = (&column.name, &mut self.next.columns[at]);
+        self.notices.push(Notice::new(format!("merging column \"{name}\" with inherited definition")));
+        if inherited.ty != column.ty {
+            let text = format!("column \"{name}\" has a type conflict");
+            return Err(type_conflict(text, inherited.ty, column.ty));
+        }
+        inherited.not_null |= column.not_null;
+        inherited.identity = column.identity;
+        let entry = self.next.lineage.columns.iter_mut().find(|entry| entry.position == at);
+        entry.into_iter().for_each(|entry| entry.local = true);
+        self.with_values(at, values_from)
+    }
+
+    /// Constraints and the default that PARTITION OF gives a column of the parent.
+    pub(super) fn partition_column<'s>(
+        &mut self,
+        def: &'s ColumnDef,
+        new_constraints: &mut Vec<NewConstraint<'s>>,
+    ) -> Result<()> {
+        let at = self.next.column(&def.name).ok_or_else(|| {
+            let text = format!("column \"{}\" does not exist", def.name);
+            Error::new(SqlState::UNDEFINED_COLUMN, text)
+        })?;
+        let mut column = RowColumn::new(def.name.to_string(), self.next.columns[at].ty);
+        let values_from = self.options(&mut column, def, false, new_constraints)?;
+        self.next.columns[at].not_null |= column.not_null;
+        self.next.columns[at].identity = column.identity;
+        self.with_values(at, values_from)
+    }
+
+    /// Sets the default of a column of a new table, if there is one.
+    fn with_values(&mut self, at: usize, values_from: ValueSource<'_>) -> Result<()> {
+        if self.next.columns[at].generated.is_some() {
+            let name = &self.next.columns[at].name;
+            let refused = |text: String| Error::new(SqlState("42611"), text);
+            return match values_from {
+                ValueSource::Nothing => Ok(()),
+                ValueSource::Default(_) => {
+                    Err(refused(format!("column \"{name}\" inherits from generated column but specifies default")))
+                }
+                ValueSource::Sequence(_) => {
+                    Err(refused(format!("column \"{name}\" inherits from generated column but specifies identity")))
+                }
+                ValueSource::Generated(_) => {
+                    let hint = "Omit the generation expression in the definition of the child table column to inherit the \
+                                generation expression from the parent table.";
+                    Err(refused(format!("child column \"{name}\" specifies generation expression")).with_hint(hint))
+                }
+            };
+        }
+        match values_from {
+            ValueSource::Nothing => return Ok(()),
+            ValueSource::Default(expr) => self.set_default(at, expr).map(|_| ())?,
+            ValueSource::Sequence(options) => self.own_sequence(at, &options).map(|_| ())?,
+            ValueSource::Generated(expr) => {
+                self.next.columns[at].generated = Some(String::new());
+                self.next.columns[at].default = None;
+                self.generated.push((at, expr.clone()));
+            }
+        }
+        let name = &self.next.columns[at].name;
+        self.conflicting_defaults.retain(|column| column != name);
+        Ok(())
     }
 
     /// Sets the default of a new column; existing rows get it too.
@@ -186,9 +260,9 @@ impl Draft<'_> {
                     let (columns, include) = (columns(), index.include.iter().map(ast::Ident::to_string).collect());
                     new_constraints.push(NewConstraint::Key { name: constraint, columns, include, primary: false });
                 }
-                // Nothing inherits from a table, so NO INHERIT says nothing.
-                C::Check { expr, no_inherit: _ } => {
-                    new_constraints.push(NewConstraint::Check { name: constraint, condition: expr, not_valid: false });
+                C::Check { expr, no_inherit } => {
+                    let attributes = ConstraintAttributes { no_inherit: *no_inherit, ..ConstraintAttributes::default() };
+                    new_constraints.push(NewConstraint::Check { name: constraint, condition: expr, attributes });
                 }
                 C::References(key) => {
                     let columns = columns();
@@ -277,7 +351,11 @@ impl Draft<'_> {
         let indexes = self.next.primary.iter_mut().chain(&mut self.next.secondary);
         for index in indexes.filter(|index| index.columns.contains(&at)) {
             if !self.built.contains(&index.id) {
+                let before = index.id;
                 index.id = self.catalog.next_id(Object::Index);
+                for entry in self.next.lineage.indexes.iter_mut().filter(|entry| entry.0 == before) {
+                    entry.0 = index.id;
+                }
                 self.built.push(index.id);
             }
         }
@@ -462,6 +540,12 @@ impl Draft<'_> {
         let column = &mut self.next.columns[at];
         *column = RowColumn { dropped: true, ..RowColumn::new(&column.name, column.ty) };
         self.filled.remove(&at);
+        self.next.lineage.columns.retain(|entry| entry.position != at);
+        let kept: Vec<u32> = indexes(&self.next).map(|index| index.id).collect();
+        self.next.lineage.indexes.retain(|(own, _)| kept.contains(own));
+        let (checks, keys) = (&self.next.checks, &self.next.foreign_keys);
+        self.next.lineage.checks.retain(|entry| checks.iter().any(|check| check.name == entry.name));
+        self.next.lineage.foreign_keys.retain(|name| keys.iter().any(|key| key.name == *name));
         Ok(())
     }
 
@@ -513,6 +597,11 @@ impl Draft<'_> {
         let new = new.clone();
         for sql in self.next.columns.iter_mut().filter_map(|column| column.generated.as_mut()) {
             *sql = expressions::renamed(sql, &old, &new)?;
+        }
+        for part in self.next.lineage.key.iter_mut().flat_map(|key| &mut key.parts) {
+            if let PartitionKeySource::Expression(sql) = &mut part.source {
+                *sql = expressions::renamed(sql, &old, &new)?;
+            }
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use parser::ast::{self, Persistence, RelOption, TableElement, TableShape};
 use parser::print::quoted_name;
 
 use super::draft::Draft;
-use super::{Catalog, Definition, Notice, is_taken, names};
+use super::{Catalog, Definition, Notice, inheritance, is_taken, names, partition};
 use crate::statement::Session;
 
 const TAG: &str = "CREATE TABLE";
@@ -54,18 +54,44 @@ pub(super) fn create(
         return Ok(Some(Definition { notices, ..Definition::new(TAG) }));
     }
     notices.extend(with_options(&create.options)?);
+    let (mut parents, mut bound) = (inheritance::parents(&create.inherits, catalog)?, None);
+    if let TableShape::PartitionOf(parent, written) = &create.shape {
+        let parent = partition::partitioned(parent, catalog)?;
+        bound = Some(partition::bound(written, &parent, session)?);
+        parents.push(parent);
+    }
+    for parent in &parents {
+        inheritance::check_lifetimes(&name, &parent.name, bound.is_some().then_some("create"))?;
+    }
     let mut draft = Draft::new(name, catalog, session);
     draft.notices = notices;
+    draft.inherit(&parents)?;
     let mut new_constraints = Vec::new();
     for element in &create.elements {
         match element {
+            TableElement::Column(column) if bound.is_some() => {
+                draft.partition_column(column, &mut new_constraints)?;
+            }
             TableElement::Column(column) => draft.add_column(column, &mut new_constraints)?,
             TableElement::Constraint(constraint) => new_constraints.push(draft.new_constraint(constraint)?),
             TableElement::Like(_) => return Err(unsupported("LIKE")),
         }
     }
     draft.notices.extend(create.tablespace.as_deref().map(tablespace));
+    draft.check_defaults()?;
+    if let Some(by) = &create.partition_by {
+        draft.partition_by(by)?;
+    }
     draft.add_all(new_constraints)?;
+    match (bound, parents.as_slice()) {
+        (Some(bound), [parent]) => draft.become_partition(parent, bound)?,
+        _ => {
+            let id = draft.next.id;
+            for parent in &parents {
+                draft.other(parent).lineage.children.push(id);
+            }
+        }
+    }
     draft.finish(TAG).map(Some)
 }
 
@@ -142,11 +168,9 @@ fn foreign(create: &ast::CreateTable) -> Result<Option<Notice>> {
 }
 
 fn refuse_kinds(create: &ast::CreateTable) -> Result<()> {
-    if !create.inherits.is_empty() {
-        return Err(unsupported("INHERITS"));
-    }
-    if matches!(create.shape, TableShape::PartitionOf(..)) || create.partition_by.is_some() {
-        return Err(unsupported("partitioning"));
+    if !create.inherits.is_empty() && create.partition_by.is_some() {
+        let text = "cannot create partitioned table as inheritance child";
+        return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
     }
     if matches!(create.shape, TableShape::Of(_)) {
         return Err(unsupported("OF"));

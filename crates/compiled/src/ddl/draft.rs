@@ -39,6 +39,10 @@ pub(super) struct Draft<'c> {
     pub(super) built: Vec<u32>,
     /// Names of CHECK and foreign key constraints to validate.
     pub(super) checked: Vec<String>,
+    /// Work on rows of tables, this one or others, that is not part of the description.
+    pub(super) extra_work: BTreeMap<TableId, Vec<Work>>,
+    /// Columns whose parents have several defaults.
+    pub(super) conflicting_defaults: Vec<String>,
 }
 
 impl<'c> Draft<'c> {
@@ -48,6 +52,7 @@ impl<'c> Draft<'c> {
             id: TableId(catalog.next_id(Object::Table)),
             name,
             version: 1,
+            lineage: model::Lineage::default(),
             columns: Vec::new(),
             primary: None,
             secondary: Vec::new(),
@@ -79,15 +84,26 @@ impl<'c> Draft<'c> {
             required: Vec::new(),
             built: Vec::new(),
             checked: Vec::new(),
+            extra_work: BTreeMap::new(),
+            conflicting_defaults: Vec::new(),
         }
     }
 
     /// Completes the draft.
     pub(super) fn finish(mut self, tag: &'static str) -> Result<Definition> {
         self.drop_unused();
-        let work = self.work()?;
+        let mut work = self.work()?;
+        work.extend(self.extra_work.remove(&self.next.id).unwrap_or_default());
+        for id in self.extra_work.keys() {
+            if let (false, Some(table)) = (self.others.contains_key(id), self.catalog.by_id(*id)) {
+                self.others.insert(*id, RowSchema { version: table.version + 1, ..RowSchema::clone(&table) });
+            }
+        }
         let mut changes = self.before;
-        changes.extend(self.others.into_values().map(|next| Change::Alter { next, work: Vec::new() }));
+        for (id, next) in self.others {
+            let work = self.extra_work.remove(&id).unwrap_or_default();
+            changes.push(Change::Alter { next, work });
+        }
         changes.extend(self.sequences.into_iter().map(Change::CreateSequence));
         match self.old {
             None => changes.push(Change::Create(self.next)),
@@ -154,6 +170,12 @@ impl<'c> Draft<'c> {
         })?;
         let (hidden, shown) = generated.into_iter().partition(|(at, _)| self.next.columns[*at].is_hidden());
         Ok(Rewrite { layout: RowLayout::new(&columns)?, fields, generated: [shown, hidden] })
+    }
+
+    /// The next version of another table.
+    pub(super) fn other(&mut self, table: &RowSchemaRef) -> &mut RowSchema {
+        let changed = || RowSchema { version: table.version + 1, ..RowSchema::clone(table) };
+        self.others.entry(table.id).or_insert_with(changed)
     }
 
     /// The current state as a table, for binding.

@@ -70,6 +70,35 @@ impl DependentObjects<'_> {
         }
     }
 
+    /// Adds the children of dropped tables: partitions are dropped silently, other children are dependent objects. Parents
+    /// that are not dropped lose their child.
+    fn children(&mut self, gone: &mut Vec<RowSchemaRef>) {
+        let mut at = 0;
+        while let Some(table) = gone.get(at).cloned() {
+            at += 1;
+            for id in &table.lineage.children {
+                if gone.iter().any(|other| other.id == *id) {
+                    continue;
+                }
+                let Some(child) = self.catalog.by_id(*id) else { continue };
+                if child.lineage.bound.is_none() {
+                    let shown = |table: &RowSchema| format!("table {}", names::display_name(&table.name, self.catalog));
+                    self.dependents.push((shown(&child), shown(&table)));
+                }
+                gone.push(child);
+            }
+        }
+        for table in gone.iter() {
+            for id in &table.lineage.parents {
+                if gone.iter().any(|other| other.id == *id) {
+                    continue;
+                }
+                let Some(parent) = self.catalog.by_id(*id) else { continue };
+                self.other(&parent).lineage.children.retain(|child| *child != table.id);
+            }
+        }
+    }
+
     /// Collects views that read dropped tables.
     fn views(&mut self, gone: &[RowSchemaRef]) {
         let ids: Vec<u32> = gone.iter().map(|table| table.id.0).collect();
@@ -100,7 +129,7 @@ impl DependentObjects<'_> {
 
     /// Adds the dropped dependents to the definition, with the views that the statement names; without CASCADE error 2BP01.
     fn apply(self, what: &str, cascade: bool, named: Vec<ViewRef>, definition: &mut Definition) -> Result<()> {
-        if !self.dependents.is_empty() && !cascade {
+        if !cascade && !self.dependents.is_empty() {
             return Err(depended(what, self.dependents.iter().map(|(one, needed)| (one.as_str(), needed.as_str()))));
         }
         let dependents: Vec<String> = self.dependents.into_iter().map(|(one, _)| one).collect();
@@ -186,15 +215,17 @@ pub(super) fn tables(drop: &ast::Drop, catalog: &dyn Catalog) -> Result<Option<D
             }
         }
     }
+    let named: Vec<TableName> = gone.iter().map(|table| table.name.clone()).collect();
+    let mut dependents = DependentObjects::new(catalog);
+    dependents.children(&mut gone);
     let ids: Vec<TableId> = gone.iter().map(|table| table.id).collect();
     let owned = |owner: SequenceOwner| ids.contains(&owner.table);
     let sequences = catalog.sequences().into_iter().filter(|sequence| sequence.owner.is_some_and(owned));
     let sequences: Vec<_> = sequences.collect();
-    let mut dependents = DependentObjects::new(catalog);
     dependents.views(&gone);
     dependents.keys(&gone);
     sequences.iter().try_for_each(|sequence| dependents.defaults(sequence, &ids))?;
-    let names: Vec<&TableName> = gone.iter().map(|table| &table.name).collect();
+    let names: Vec<&TableName> = named.iter().collect();
     let own: Vec<ViewRef> = ids.iter().filter_map(|id| catalog.materialized_view(*id)).collect();
     dependents.apply(&called(kind, &names, catalog), is_cascade(drop), own, &mut definition)?;
     let ids = ids.into_iter().filter(|_| !is_view).collect::<Vec<_>>();
@@ -229,7 +260,8 @@ pub(super) fn indexes(drop: &ast::Drop, catalog: &dyn Catalog, session: Session<
         drop_index(draft, &name, cascade, catalog)?;
     }
     for draft in drafts.into_values() {
-        let done = draft.finish("DROP INDEX")?;
+        let following = super::inheritance::Following { cascade, ..Default::default() };
+        let done = super::inheritance::finish(draft, "DROP INDEX", &following)?;
         definition.changes.extend(done.changes);
         definition.notices.extend(done.notices);
     }
@@ -247,6 +279,15 @@ fn drop_index(draft: &mut Draft<'_>, name: &TableName, cascade: bool, catalog: &
         let text = format!("cannot drop {what} because {constraint} requires it");
         return Err(Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text)
             .with_hint(format!("You can drop {constraint} instead.")));
+    }
+    if let Some(of) = draft.next.lineage.index(index.id) {
+        let parent = draft.next.lineage.parents.first().and_then(|id| catalog.by_id(*id));
+        let of = parent.as_ref().and_then(|parent| super::indexes(parent).find(|index| index.id == of));
+        let of = of.map_or(String::new(), |of| format!("index {}", names::quoted(&of.name)));
+        let text = format!("cannot drop {what} because {of} requires it");
+        return Err(
+            Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text).with_hint(format!("You can drop {of} instead."))
+        );
     }
     draft.drop_key(&index, &what, cascade)
 }

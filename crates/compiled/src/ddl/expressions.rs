@@ -26,7 +26,7 @@ use crate::stored_expressions::{
 use crate::types::assignable;
 
 /// An empty table with this description, for binding.
-pub(super) fn empty_table(schema: &RowSchema) -> Result<Arc<RowTable>> {
+pub(crate) fn empty_table(schema: &RowSchema) -> Result<Arc<RowTable>> {
     Ok(Arc::new(RowTable {
         layout: Arc::new(RowLayout::of(schema)?),
         records: Arc::new(Records::new()),
@@ -67,6 +67,8 @@ fn unsupported(expr: &ast::Expr, clause: DefinitionClause<'_>) -> Error {
         DefinitionClause::Generated(_) => "column generation expression",
         DefinitionClause::IndexKey => "index expression",
         DefinitionClause::IndexPredicate => "index predicate",
+        DefinitionClause::PartitionKey => "partition key expression",
+        DefinitionClause::PartitionBound(_) => "partition bound",
     };
     Error::unsupported(format!("{clause} {expr} is not supported on rows tables"))
         .with_hint("use only operators and functions that rows tables support")
@@ -135,6 +137,31 @@ fn names_of_row(expr: &ast::Expr, table: &RowTable, clause: DefinitionClause<'_>
     let mut names_others = has_star(expr);
     for_each_name(expr, &mut |name| names_others |= table.schema.column(name).is_none());
     if names_others { Err(unsupported(expr, clause)) } else { Ok(()) }
+}
+
+/// Binds a value of the bound of a partition.
+///
+/// # Errors
+/// 42804 if there is no assignment cast to the type; errors of the binder.
+pub(super) fn bound_value(expr: &ast::Expr, column: &RowColumn, session: Session<'_>) -> Result<Expr> {
+    let column = table_column(column);
+    bound(expr, None, DefinitionClause::PartitionBound(&column), session)
+}
+
+/// The type of an expression of a partition key, and whether it reads no column.
+///
+/// # Errors
+/// 42P17 for functions that are not immutable; 0A000 for a type that columns cannot have; errors of the binder.
+pub(super) fn key_type(expr: &ast::Expr, table: &Arc<RowTable>, session: Session<'_>) -> Result<(Type, bool)> {
+    let (ty, is_immutable) = crate::stored_expressions::key_type(expr, table, session.facts()?)?;
+    let mut names_columns = false;
+    for_each_name(expr, &mut |name| names_columns |= table.schema.column(name).is_some());
+    if !is_immutable {
+        let text = "functions in partition key expression must be marked IMMUTABLE";
+        return Err(Error::new(SqlState("42P17"), text));
+    }
+    bound(expr, Some(table), DefinitionClause::PartitionKey, session)?;
+    Ok((ty, !names_columns))
 }
 
 /// A bound DEFAULT.

@@ -7,7 +7,8 @@ use parser::ast::{
 
 use super::column::check_collation;
 use super::draft::Draft;
-use super::{Catalog, Definition, Notice, alter, create, generated, is_taken, names};
+use super::inheritance::Following;
+use super::{Catalog, Definition, Notice, alter, create, generated, inheritance, is_taken, names, partition};
 use crate::statement::Session;
 
 /// Plans a CREATE INDEX; `None` for a table of the other store.
@@ -68,7 +69,8 @@ pub(super) fn create(
         draft.notices.push(Notice::new(text.to_owned()));
     }
     draft.add_plain(name, &names::of_columns(&names), index)?;
-    draft.finish("CREATE INDEX").map(Some)
+    let following = Following { only: create.only, ..Following::default() };
+    inheritance::finish(draft, "CREATE INDEX", &following).map(Some)
 }
 
 /// Whether all columns have one direction, so that an index scan returns rows in the declared order, forwards or
@@ -216,6 +218,12 @@ pub(super) fn rename(
 
 /// Plans an ALTER INDEX with the actions of tables; `None` if the name belongs to the other store.
 pub(super) fn act(alter: &ast::AlterTable, catalog: &dyn Catalog, session: Session<'_>) -> Result<Option<Definition>> {
+    if let [AlterTableAction::AttachPartition { name, bound: None }] = alter.actions.as_slice() {
+        let index = names::relation(&alter.name, catalog)?;
+        if let Some(table) = catalog.index(&index) {
+            return partition::attach_index(&table, &index.table, name, catalog, session).map(Some);
+        }
+    }
     altered(&alter.name, alter.if_exists, catalog, session, |draft, _| {
         for action in &alter.actions {
             match action {

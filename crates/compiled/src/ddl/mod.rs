@@ -19,7 +19,9 @@ mod drop;
 mod expressions;
 mod generated;
 mod index;
+mod inheritance;
 mod names;
+mod partition;
 mod sequence;
 mod table_constraints;
 mod table_work;
@@ -33,9 +35,10 @@ use model::{
 };
 use parser::ast::{self, ObjectKind as Kind, ObjectName, Statement};
 
+pub(crate) use expressions::empty_table;
 pub(crate) use names::quoted;
 pub use names::{TEMPORARY, is_temporary, new_relation};
-pub use table_work::{Condition, Rewrite, Work};
+pub use table_work::{Condition, PartitionCheck, Rewrite, Work};
 pub use view::{check_is_updatable, set_option};
 
 use crate::statement::Session;

@@ -1,6 +1,8 @@
 //! Constraints and indexes of a table: PRIMARY KEY, UNIQUE, CHECK, FOREIGN KEY.
 
-use model::{Deferral, Error, Referential, Result, RowCheck, RowForeignKey, RowIndex, RowSchema, SqlState, Type};
+use model::{
+    Deferral, Error, InheritedCheck, Referential, Result, RowCheck, RowForeignKey, RowIndex, RowSchema, SqlState, Type,
+};
 use parser::ast::{
     self, ConstraintAttributes, Expr, Ident, IndexParameters, KeyAction, References, TableConstraint,
     TableConstraintKind,
@@ -32,7 +34,7 @@ pub(super) enum NewConstraint<'s> {
     Check {
         name: Option<String>,
         condition: &'s Expr,
-        not_valid: bool,
+        attributes: ConstraintAttributes,
     },
     Foreign {
         name: Option<String>,
@@ -70,7 +72,7 @@ impl Draft<'_> {
                 Ok(NewConstraint::Key { name, columns: owned(columns), include, primary: false })
             }
             TableConstraintKind::Check(condition) => {
-                Ok(NewConstraint::Check { name, condition, not_valid: constraint.attributes.not_valid })
+                Ok(NewConstraint::Check { name, condition, attributes: constraint.attributes })
             }
             TableConstraintKind::ForeignKey { columns, references } => {
                 let (columns, attributes) = (owned(columns), constraint.attributes);
@@ -108,7 +110,7 @@ impl Draft<'_> {
                     keys.push(key);
                 }
                 NewConstraint::UsingIndex { name, index, primary } => self.adopt(name, &index, primary)?,
-                NewConstraint::Check { name, condition, not_valid } => checks.push((name, condition, not_valid)),
+                NewConstraint::Check { name, condition, attributes } => checks.push((name, condition, attributes)),
                 NewConstraint::Foreign { name, columns, key, attributes } => {
                     foreign.push((name, columns, key, attributes));
                 }
@@ -117,15 +119,15 @@ impl Draft<'_> {
         keys.sort_by_key(|key| !key.primary);
         // CREATE TABLE adds keys after checks, ALTER TABLE before them.
         if self.old.is_none() {
-            for (name, condition, _) in checks.drain(..) {
-                self.add_check(name, condition, false)?;
+            for (name, condition, attributes) in checks.drain(..) {
+                self.add_check(name, condition, ConstraintAttributes { not_valid: false, ..attributes })?;
             }
         }
         for key in distinct(keys) {
             self.add_key(key)?;
         }
-        for (name, condition, not_valid) in checks {
-            self.add_check(name, condition, not_valid)?;
+        for (name, condition, attributes) in checks {
+            self.add_check(name, condition, attributes)?;
         }
         for (name, columns, key, attributes) in foreign {
             self.add_foreign(name, &columns, key, attributes)?;
@@ -219,6 +221,7 @@ impl Draft<'_> {
     }
 
     fn add_key(&mut self, key: Key) -> Result<()> {
+        self.check_unique_key(&key.columns, if key.primary { "PRIMARY KEY" } else { "UNIQUE" })?;
         if key.primary {
             for column in &key.columns {
                 self.set_not_null(*column);
@@ -244,11 +247,40 @@ impl Draft<'_> {
 
     /// Adds an index that is not a constraint. Without a name it gets one from `columns`.
     pub(super) fn add_plain(&mut self, name: Option<String>, columns: &str, index: RowIndex) -> Result<()> {
+        if index.unique {
+            self.check_unique_key(&index.columns, "UNIQUE")?;
+        }
         let name = name.unwrap_or_else(|| {
             names::generated(&self.next.name.table, Some(columns), "idx", &|name| self.is_relation(name))
         });
         let plain = self.new_index(name, index.columns.clone(), index.unique, false)?;
         self.add_index(RowIndex { id: plain.id, name: plain.name, ..index }, false)
+    }
+
+    /// Adds the index of a partition that belongs to an index of the partitioned table.
+    /// `index`: the index with the positions of this table.
+    pub(super) fn add_inherited_index(&mut self, index: RowIndex, primary: bool) -> Result<()> {
+        let columns = index.columns.clone();
+        if primary {
+            if self.next.primary.is_some() {
+                let text = format!("multiple primary keys for table \"{}\" are not allowed", self.next.name.table);
+                return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
+            }
+            for column in &columns {
+                self.set_not_null(*column);
+            }
+        }
+        let label = match (primary, index.constraint) {
+            (true, _) => "pkey",
+            (false, true) => "key",
+            (false, false) => "idx",
+        };
+        let named: Vec<usize> = columns.iter().chain(&index.include).copied().collect();
+        let shown = (!primary).then(|| names::of_columns(&self.names(&named)));
+        let taken = |name: &str| self.is_relation(name) || (index.constraint && self.is_constraint(name));
+        let name = names::generated(&self.next.name.table, shown.as_deref(), label, &taken);
+        let plain = self.new_index(name, columns, index.unique, index.constraint)?;
+        self.add_index(RowIndex { id: plain.id, name: plain.name, ..index }, primary)
     }
 
     fn names(&self, columns: &[usize]) -> Vec<String> {
@@ -284,7 +316,17 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn add_check(&mut self, name: Option<String>, condition: &Expr, not_valid: bool) -> Result<()> {
+    fn add_check(&mut self, name: Option<String>, condition: &Expr, attributes: ConstraintAttributes) -> Result<()> {
+        let ConstraintAttributes { no_inherit, not_valid, .. } = attributes;
+        if no_inherit && self.next.lineage.key.is_some() {
+            let text = format!("cannot add NO INHERIT constraint to partitioned table \"{}\"", self.next.name.table);
+            return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
+        }
+        if let Some(name) = &name
+            && self.merged_check(name, condition, no_inherit)?
+        {
+            return Ok(());
+        }
         let described = self.table()?;
         expressions::condition(condition, &described, self.session)?;
         let table = &self.next.name.table;
@@ -307,8 +349,34 @@ impl Draft<'_> {
         if !not_valid {
             self.checked.push(name.clone());
         }
+        if no_inherit {
+            let entry = InheritedCheck { name: name.clone(), parents: 0, local: true, no_inherit };
+            self.next.lineage.checks.push(entry);
+        }
         self.next.checks.push(RowCheck { name, condition, not_valid });
         Ok(())
+    }
+
+    /// Merges a CHECK constraint with an inherited one of the same name; false if there is none.
+    fn merged_check(&mut self, name: &str, condition: &Expr, no_inherit: bool) -> Result<bool> {
+        let Some(entry) = self.next.lineage.checks.iter_mut().find(|entry| entry.name == name && entry.parents > 0)
+        else {
+            return Ok(false);
+        };
+        let canonical = expressions::canonical(condition)?;
+        let table = &self.next.name.table;
+        if self.next.checks.iter().any(|check| check.name == name && check.condition != canonical) {
+            let text = format!("constraint \"{name}\" for relation \"{table}\" already exists");
+            return Err(Error::new(SqlState::DUPLICATE_OBJECT, text));
+        }
+        if no_inherit {
+            let text = format!("constraint \"{name}\" conflicts with inherited constraint on relation \"{table}\"");
+            return Err(Error::new(SqlState("42P17"), text));
+        }
+        entry.local = true;
+        let text = format!("merging constraint \"{name}\" with inherited definition");
+        self.notices.push(Notice::new(text));
+        Ok(true)
     }
 
     fn add_foreign(
@@ -319,6 +387,18 @@ impl Draft<'_> {
         attributes: ConstraintAttributes,
     ) -> Result<()> {
         let parent = self.parent(&key.table)?;
+        if parent.lineage.key.is_some() {
+            let text = format!("a foreign key to the partitioned table \"{}\" is not supported", parent.name.table);
+            return Err(Error::unsupported(text).with_hint("reference one of its partitions"));
+        }
+        if attributes.not_valid && self.next.lineage.key.is_some() {
+            let text = format!(
+                "cannot add NOT VALID foreign key on partitioned table \"{}\" referencing relation \"{}\"",
+                self.next.name.table, parent.name.table
+            );
+            return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text)
+                .with_detail("This feature is not yet supported on partitioned tables."));
+        }
         let own = referring(columns, &self.next)?;
         let referred: Vec<String> = key.columns.iter().map(Ident::to_string).collect();
         let parent_name = &parent.name.table;
@@ -476,14 +556,29 @@ impl Draft<'_> {
     pub(super) fn drop_constraint(&mut self, name: &str, cascade: bool) -> Result<bool> {
         let key = indexes(&self.next).find(|index| index.constraint && index.name == name).cloned();
         if let Some(key) = key {
+            if self.next.lineage.index(key.id).is_some() {
+                return Err(self.inherited_constraint(name));
+            }
             let table = names::display_name(&self.next.name, self.catalog);
             self.drop_key(&key, &format!("constraint {name} on table {table}"), cascade)?;
             return Ok(true);
         }
         let before = self.next.checks.len() + self.next.foreign_keys.len();
+        let lineage = &self.next.lineage;
+        let is_inherited = lineage.check(name).is_some_and(|entry| entry.parents > 0)
+            || lineage.foreign_keys.iter().any(|own| own == name);
+        if is_inherited {
+            return Err(self.inherited_constraint(name));
+        }
+        self.next.lineage.checks.retain(|entry| entry.name != name);
         self.next.checks.retain(|check| check.name != name);
         self.next.foreign_keys.retain(|key| key.name != name);
         Ok(self.next.checks.len() + self.next.foreign_keys.len() < before)
+    }
+
+    fn inherited_constraint(&self, name: &str) -> Error {
+        let text = format!("cannot drop inherited constraint \"{name}\" of relation \"{}\"", self.next.name.table);
+        Error::new(SqlState::INVALID_TABLE_DEFINITION, text)
     }
 
     /// Drops an index and, with CASCADE, foreign keys that reference its key. `what` names it in messages.
@@ -500,6 +595,7 @@ impl Draft<'_> {
         }
         self.next.primary.take_if(|other| other.id == index.id);
         self.next.secondary.retain(|other| other.id != index.id);
+        self.next.lineage.indexes.retain(|(own, _)| *own != index.id);
         Ok(())
     }
 
@@ -567,6 +663,11 @@ fn distinct(keys: Vec<Key>) -> Vec<Key> {
         }
     }
     kept
+}
+
+/// Whether two indexes of versions of one table have the same columns.
+pub(super) fn has_same_columns(one: &RowIndex, other: &RowIndex) -> bool {
+    one.columns == other.columns
 }
 
 /// Whether there is a unique key of exactly these columns.

@@ -12,6 +12,7 @@ use rows::row::RowLayout;
 use super::expressions;
 use crate::exec::{ExecContext, ReadSource, SubPlans};
 use crate::expr::Expr;
+use crate::partitions::RowCondition;
 use crate::sequences::Numbers;
 use crate::statement::Session;
 use crate::stored_expressions::parsed;
@@ -29,6 +30,8 @@ pub enum Work {
     Check(Condition),
     /// Validate a foreign key; 23503 on failure.
     ForeignKey(RowForeignKey),
+    /// Check that rows are within the bounds of a partition, or in none of them; on failure [`Work::violated`].
+    Partition(PartitionCheck),
 }
 
 impl Work {
@@ -52,6 +55,7 @@ impl Work {
                     format!("check constraint \"{}\" of relation \"{name}\" is violated by some row", check.name);
                 Error::new(SqlState::CHECK_VIOLATION, text).about_constraint(&table.name, &check.name)
             }
+            Work::Partition(check) => Error::new(SqlState::CHECK_VIOLATION, check.text.clone()),
             Work::ForeignKey(key) => {
                 let text =
                     format!("insert or update on table \"{name}\" violates foreign key constraint \"{}\"", key.name);
@@ -69,7 +73,29 @@ impl std::fmt::Debug for Work {
             Work::Build(index) => write!(f, "build {}", index.name),
             Work::Check(check) => write!(f, "check {}", check.name),
             Work::ForeignKey(key) => write!(f, "foreign key {}", key.name),
+            Work::Partition(_) => write!(f, "partition"),
         }
+    }
+}
+
+/// The condition that rows are within the bounds of a partition, or outside of a new one.
+pub struct PartitionCheck {
+    pub(super) condition: RowCondition,
+    /// Text of the error.
+    pub(super) text: String,
+}
+
+impl PartitionCheck {
+    /// Whether a row passes.
+    ///
+    /// # Errors
+    /// Those of evaluation, class 22; XX001 for malformed row bytes.
+    pub fn holds(&self, row: &[u8], session: Session<'_>) -> Result<bool> {
+        let (arena, guard) = (Bump::new(), crossbeam_epoch::pin());
+        let ctx = ExecContext::new(&[], &arena, &guard, session, SubPlans::default(), ReadSource::Nothing);
+        let slot = [Cell::new(Some(row))];
+        let frame = expressions::frame(&slot, &ctx);
+        self.condition.holds(&frame)
     }
 }
 
@@ -115,6 +141,7 @@ pub struct Rewrite {
 }
 
 /// The source of a column's value in a rewrite.
+#[derive(Clone)]
 pub(super) enum Field {
     /// An expression over the old row.
     Expr(Expr),

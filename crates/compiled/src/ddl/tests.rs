@@ -569,8 +569,6 @@ fn unsupported_features_are_named_in_the_error() {
     db.ok("create table t (a int, b text, c json)");
     let cases = [
         ("create table x (like t)", "LIKE is not supported on rows tables"),
-        ("create table x (a int) inherits (t)", "INHERITS is not supported on rows tables"),
-        ("create table x (a int) partition by range (a)", "partitioning is not supported on rows tables"),
         ("create table x (a int[])", "type integer[] is not supported on rows tables"),
         ("create table x (a money)", "type money is not supported on rows tables"),
         ("create table x (a timetz)", "type timetz is not supported on rows tables"),

@@ -31,6 +31,7 @@ fn table() -> RowSchema {
         id: TableId(1),
         name: TableName::public("t"),
         version: 1,
+        lineage: model::Lineage::default(),
         columns: columns.collect(),
         primary: None,
         secondary: Vec::new(),

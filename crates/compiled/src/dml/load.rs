@@ -20,6 +20,7 @@ use crate::exec::{ExecContext, ReadSource, Run, SubPlans};
 use crate::expr::Expr;
 use crate::foreign_keys::{ChangeKind, Changed, ForeignKeys};
 use crate::lower::{Lower, Parts};
+use crate::partitions::Routes;
 use crate::select::Output;
 use crate::sort_limit::Emit;
 use crate::statement::{Session, Tables};
@@ -115,6 +116,11 @@ impl Load {
         Load { insert, types, subqueries, derived, hashed, computes, failure }
     }
 
+    /// Tables that it writes to besides the target table: the partitions.
+    pub fn partitions(&self) -> impl Iterator<Item = &Arc<RowTable>> {
+        self.insert.routes.iter().flat_map(|routes| routes.written())
+    }
+
     /// The target table.
     #[must_use]
     pub fn table(&self) -> &Arc<RowTable> {
@@ -202,6 +208,9 @@ impl Load {
         }
         let (new, changed): (Vec<_>, Vec<_>) = done.changed.into_iter().partition(|change| change.old.is_none());
         self.insert.target.foreign.follow(changed, &mut run)?;
+        if let Some(routes) = &self.insert.routes {
+            routes.follow(done.routed, &mut run)?;
+        }
         let dangling = self.insert.target.foreign.dangling(new, &mut run)?;
         let kept = dangling.into_iter().map(|change| (change.record, change.new.unwrap_or_default().into()));
         Ok(Loaded::All { rows: count, dangling: kept.collect() })
@@ -248,7 +257,9 @@ fn inserted(table: &Arc<RowTable>, columns: &[usize], stored: &mut StoredExpress
         Target { writer: Writer::new(Arc::clone(table), stored)?, checks: Vec::new(), returning: Vec::new(), foreign };
     let tables = vec![Arc::clone(table), Arc::clone(table)];
     let late = rows.volatile();
-    Ok(Insert { target, tables, rows, late, made_first: false, conflict: Conflict::Error, columns: Vec::new() })
+    let routes = Routes::of(table, ChangeKind::Insert, stored)?;
+    let conflict = Conflict::Error;
+    Ok(Insert { target, tables, rows, late, made_first: false, conflict, columns: Vec::new(), routes })
 }
 
 /// Decodes a value and converts it to the column type.

@@ -30,6 +30,7 @@ use crate::dml::{self, Arbiter, ChangeDraft, Conflict, EXCLUDED, Load, Rows, Tar
 use crate::expr::{Expr, Value};
 use crate::foreign_keys::{ChangeKind, ForeignKeys};
 use crate::from::Source;
+use crate::partitions::{Movement, Routes};
 use crate::select::Output;
 use crate::statement::{Compiled, Tables, Work};
 use crate::stored_expressions::StoredExpressions;
@@ -69,9 +70,10 @@ pub fn lower_change(
     session: &scalar::Session,
     declared: &[Option<ParamType>],
 ) -> Result<Lowered> {
-    let ChangeStatement { change, output, columns, subqueries, ctes, parameters } = bound;
+    let ChangeStatement { change, output, columns, subqueries, ctes, parameters, inherited, tableoid, routed } = bound;
     let tree = Tree { columns, subqueries, ctes, parameters, output };
-    outcome(Lowering::new(tree, tables, session).change(change, declared))
+    let variants = Variants { inherited, tableoid: *tableoid, routed: routed.as_deref() };
+    outcome(Lowering::new(tree, tables, session).change(change, &variants, declared))
 }
 
 /// Lowers a bound INSERT whose query another executor runs: returns the load that takes the query's rows, and the query.
@@ -86,7 +88,7 @@ pub fn lower_load(
     tables: &dyn Tables,
     session: &scalar::Session,
 ) -> Result<std::result::Result<(Load, Query), NotLowered>> {
-    let ChangeStatement { change, output, columns, subqueries, ctes, parameters } = bound;
+    let ChangeStatement { change, output, columns, subqueries, ctes, parameters, .. } = bound;
     let tree = Tree { columns, subqueries, ctes, parameters, output };
     let Change::Insert(insert) = change else { return Ok(Err(NotLowered { reason: "no INSERT".into() })) };
     match Lowering::new(tree, tables, session).load(insert) {
@@ -99,6 +101,15 @@ pub fn lower_load(
     }
 }
 
+/// The same change of other tables.
+struct Variants<'q> {
+    inherited: &'q [Change],
+    /// Number of `tableoid` of the changed table.
+    tableoid: Option<u32>,
+    /// The partitioned table between whose partitions rows may move.
+    routed: Option<&'q Table>,
+}
+
 /// SET of an UPDATE or of ON CONFLICT DO UPDATE.
 #[derive(Clone, Copy)]
 struct Set<'q> {
@@ -108,15 +119,56 @@ struct Set<'q> {
 
 impl<'q> Lowering<'q> {
     /// The plan of a change.
-    fn change(mut self, change: &'q Change, declared: &[Option<ParamType>]) -> Lower<Compiled> {
+    fn change(
+        mut self,
+        change: &'q Change,
+        variants: &Variants<'q>,
+        declared: &[Option<ParamType>],
+    ) -> Lower<Compiled> {
         self.parameters(declared, true)?;
         let work = match change {
             Change::Insert(insert) => Work::Insert(self.insert(insert)?),
-            Change::Update(update) => Work::Change(self.update(update)?),
-            Change::Delete(delete) => Work::Change(self.delete(delete)?),
             Change::Merge(_) => return refused("MERGE"),
+            Change::Update(_) | Change::Delete(_) => self.changes(change, variants)?,
         };
         Ok(Compiled::of(work, self.parts))
+    }
+
+    /// The plans of an UPDATE or DELETE of a table and of those that inherit from it.
+    fn changes(&mut self, change: &'q Change, variants: &Variants<'q>) -> Lower<Work> {
+        let mut routes = None;
+        if let (Some(table), Change::Update(_)) = (variants.routed, change) {
+            let table = self.stored(table)?;
+            let mut stored = StoredExpressions { tables: self.tables, session: self.session, parts: &mut self.parts };
+            routes = Routes::of(&table, ChangeKind::Insert, &mut stored)?;
+        }
+        let mut plans = Vec::with_capacity(1 + variants.inherited.len());
+        let mut late = Vec::with_capacity(plans.capacity());
+        for change in std::iter::once(change).chain(variants.inherited) {
+            let level = self.level();
+            self.levels[level] = super::Level::default();
+            if let Some(number) = variants.tableoid {
+                let (Change::Update(Update { table, .. }) | Change::Delete(Delete { table, .. })) = change else {
+                    return refused("a change of another kind");
+                };
+                let expr = Expr::Value(Value::Plain(Datum::Oid(table.oid)));
+                self.definitions[number as usize] = Some(Definition::Expr { level, expr });
+            }
+            let (plan, queries) = match change {
+                Change::Update(update) => self.update(update, routes.as_ref())?,
+                Change::Delete(delete) => self.delete(delete)?,
+                Change::Insert(_) | Change::Merge(_) => return refused("a change of another kind"),
+            };
+            plans.push(plan);
+            late.push(queries..self.parts.subqueries.len());
+        }
+        // Subqueries of one table's change run after changes of the others.
+        for plan in plans.iter().filter(|_| plans.len() > 1) {
+            for queries in &late {
+                plan.check_late(&self.parts.subqueries[queries.clone()], &self.parts.derived)?;
+            }
+        }
+        Ok(if plans.len() == 1 { Work::Change(plans.remove(0)) } else { Work::Changes(plans) })
     }
 
     fn insert(&mut self, insert: &'q Insert) -> Lower<dml::Insert> {
@@ -166,10 +218,14 @@ impl<'q> Lowering<'q> {
         }
         self.row(&table, &insert.new, TARGET);
         let (target, columns) = self.target(&table, &kinds, &insert.checks, &insert.returning)?;
-        check_late(&self.parts.subqueries[queries..], &self.parts.derived, &target)?;
+        let kind = if kinds.len() > 1 { ChangeKind::All } else { ChangeKind::Insert };
+        let mut stored = StoredExpressions { tables: self.tables, session: self.session, parts: &mut self.parts };
+        let routes = Routes::of(&table, kind, &mut stored)?;
+        let written = target.written().chain(routes.iter().flat_map(|routes| routes.written()));
+        check_late(&self.parts.subqueries[queries..], &self.parts.derived, written)?;
         let tables = vec![Arc::clone(&table), table];
         let late = if queries > 0 { Vec::new() } else { rows.volatile() };
-        Ok(dml::Insert { target, tables, rows, late, made_first: queries > 0, conflict, columns })
+        Ok(dml::Insert { target, tables, rows, late, made_first: queries > 0, conflict, columns, routes })
     }
 
     fn inserted_rows(&mut self, insert: &'q Insert, table: &RowTable) -> Lower<Rows> {
@@ -218,7 +274,7 @@ impl<'q> Lowering<'q> {
         Ok(Conflict::Update { arbiter, set, condition })
     }
 
-    fn update(&mut self, update: &'q Update) -> Lower<dml::Change> {
+    fn update(&mut self, update: &'q Update, routes: Option<&Arc<Routes>>) -> Lower<(dml::Change, usize)> {
         if update.current_of.is_some() {
             return refused("WHERE CURRENT OF");
         }
@@ -229,10 +285,16 @@ impl<'q> Lowering<'q> {
         let queries = self.parts.subqueries.len();
         self.row(&table, &update.new, TARGET);
         let (target, columns) = self.target(&table, &[ChangeKind::Update(&set)], &update.checks, &update.returning)?;
-        self.changed(queries, ChangeDraft { target, from, set: Some(set), made_first: queries > 0, columns })
+        let mut movement = None;
+        if let Some(routes) = routes {
+            let mut stored = StoredExpressions { tables: self.tables, session: self.session, parts: &mut self.parts };
+            movement = Movement::of(&table, routes, set.iter().map(|(at, _)| at), &mut stored)?;
+        }
+        let draft = ChangeDraft { target, from, set: Some(set), made_first: queries > 0, columns, movement };
+        Ok((self.changed(queries, draft)?, queries))
     }
 
-    fn delete(&mut self, delete: &'q Delete) -> Lower<dml::Change> {
+    fn delete(&mut self, delete: &'q Delete) -> Lower<(dml::Change, usize)> {
         if delete.current_of.is_some() {
             return refused("WHERE CURRENT OF");
         }
@@ -240,12 +302,13 @@ impl<'q> Lowering<'q> {
         let from = self.draft(&delete.input, &[])?.from;
         let queries = self.parts.subqueries.len();
         let (target, columns) = self.target(&table, &[ChangeKind::Delete], &[], &delete.returning)?;
-        self.changed(queries, ChangeDraft { target, from, set: None, made_first: false, columns })
+        let draft = ChangeDraft { target, from, set: None, made_first: false, columns, movement: None };
+        Ok((self.changed(queries, draft)?, queries))
     }
 
     /// Chooses the access paths. Subqueries from number `queries` on run between changes.
     fn changed(&mut self, queries: usize, draft: ChangeDraft) -> Lower<dml::Change> {
-        check_late(&self.parts.subqueries[queries..], &self.parts.derived, &draft.target)?;
+        check_late(&self.parts.subqueries[queries..], &self.parts.derived, draft.target.written())?;
         let level = self.level();
         Ok(draft.planned(&self.levels[level].sources, &mut self.parts.hashed))
     }

@@ -113,6 +113,7 @@ fn row_table(id: u32, name: &str) -> RowSchema {
         id: TableId(id),
         name: TableName::public(name),
         version: 1,
+        lineage: model::Lineage::default(),
         columns: vec![RowColumn::new("a", Type::Int4)],
         primary: None,
         secondary: Vec::new(),

@@ -449,6 +449,7 @@ fn create(engine: &Engine) {
         id: TableId(txn.next_number()),
         name: TableName::public("lists"),
         version: 1,
+        lineage: model::Lineage::default(),
         columns: vec![column("id", Type::Int4, true), column("list", Type::Text, true)],
         primary: Some(index(&txn, "lists_pkey", &[0], true)),
         secondary: vec![],

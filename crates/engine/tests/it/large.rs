@@ -77,6 +77,7 @@ fn create(engine: &Engine, store: Store) {
                 id: TableId(txn.next_number()),
                 name: TableName::public("t"),
                 version: 1,
+                lineage: model::Lineage::default(),
                 columns: vec![row_column("id", Type::Int8, true), row_column("image", Type::Bytes, false)],
                 primary: Some(index(&txn, "t_pkey", &[0], true)),
                 secondary: vec![],

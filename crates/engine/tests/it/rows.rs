@@ -58,6 +58,7 @@ fn schema(txn: &Txn, name: &str) -> RowSchema {
         id: TableId(txn.next_number()),
         name: TableName::public(name),
         version: 1,
+        lineage: model::Lineage::default(),
         columns: vec![column("id", Type::Int4, true), column("amount", Type::Int8, false)],
         primary: Some(index(txn, &format!("{name}_pkey"), &[0], true)),
         secondary: vec![],

@@ -27,6 +27,7 @@ fn make(engine: &Engine) -> (TableId, u32) {
         id: TableId(txn.next_number()),
         name: name("t"),
         version: 1,
+        lineage: model::Lineage::default(),
         columns: vec![column("id", Type::Int4, true), column("note", Type::Text, false)],
         primary: Some(index(&txn, "t_pkey", &[0], true)),
         secondary: vec![],

@@ -16,7 +16,7 @@ use relational::types::OutputColumn;
 use super::{check, converted};
 use crate::encode::Encoder;
 use crate::execute::rows::feed::Read;
-use crate::execute::rows::load::{clocks_of, entered, load_of, positions, settled};
+use crate::execute::rows::load::{clocks_of, enter_partitions, entered, load_of, positions, settled};
 use crate::execute::rows::run::within;
 use crate::session::Session;
 use crate::session::database::wait;
@@ -68,6 +68,7 @@ impl BulkRows {
         }
         let encoder = Encoder::new(&columns, &zone)?;
         let load = load_of(session, &table, &places)?;
+        enter_partitions(session, &load).await?;
         Ok(Some(BulkRows { load, types, names, forms, encoder, dangling: Vec::new(), rows: 0 }))
     }
 

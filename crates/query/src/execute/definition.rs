@@ -102,6 +102,10 @@ fn refuse_kinds(create: &CreateTable) -> Result<()> {
     } else {
         return Ok(());
     };
+    if create.partition_by.is_some() || matches!(create.shape, TableShape::PartitionOf(..)) {
+        let text = format!("{what} not supported on columns tables, which partition their rows by time by themselves");
+        return Err(Error::unsupported(text).with_hint("WITH (partition = '1 day') sets the length of a partition"));
+    }
     Err(Error::unsupported(format!("{what} not supported on columns tables"))
         .with_hint("create a columns table WITH (store = 'columns', …) and fill it by INSERT"))
 }

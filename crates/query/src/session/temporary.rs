@@ -107,11 +107,13 @@ impl Session {
         }
     }
 
-    /// Drops objects, with the views and sequences that need them, and the foreign keys that refer to them.
+    /// Drops objects, with the tables that inherit from them, the views and sequences that need them, and the foreign keys
+    /// that refer to them.
     async fn drop_temporary(&mut self, doomed: Doomed) -> Result<()> {
-        let Doomed { tables, mut sequences, views } = doomed;
+        let Doomed { mut tables, mut sequences, views } = doomed;
         let snapshot = self.newest();
         let catalog = snapshot.catalog();
+        with_children(catalog, &mut tables);
         let read: Vec<u32> = tables.iter().map(|table| table.0).chain(views.iter().copied()).collect();
         let mut all = catalog.dependent_views(&read);
         all.extend(views.into_iter().filter_map(|view| catalog.view_by_id(view).cloned()));
@@ -120,11 +122,15 @@ impl Session {
         }
         let owned = catalog.sequences().filter(|one| one.owner.is_some_and(|owner| tables.contains(&owner.table)));
         sequences.extend(owned.map(|sequence| sequence.id));
-        let refers = |schema: &RowSchema| schema.foreign_keys.iter().any(|key| tables.contains(&key.table));
+        let refers = |schema: &RowSchema| {
+            let mut children = schema.lineage.children.iter();
+            schema.foreign_keys.iter().any(|key| tables.contains(&key.table)) || children.any(|id| tables.contains(id))
+        };
         let referring = catalog.row_tables().filter(|schema| !tables.contains(&schema.id) && refers(schema));
         for table in referring.map(|schema| schema.id).collect::<Vec<_>>() {
             self.alter_row_table(table, RowData::Keep, |next| {
                 next.foreign_keys.retain(|key| !tables.contains(&key.table));
+                next.lineage.children.retain(|id| !tables.contains(id));
             })
             .await?;
         }
@@ -163,6 +169,17 @@ impl Session {
 
     async fn wait_for(&self, event: &Event) -> Result<()> {
         wait(event, self.settings.lock_timeout()).await
+    }
+}
+
+/// Adds the tables that inherit from others, and partitions.
+fn with_children(catalog: &Catalog, tables: &mut Vec<TableId>) {
+    let mut at = 0;
+    while let Some(id) = tables.get(at) {
+        let children = catalog.row_table_by_id(*id).map(|table| table.lineage.children.clone()).unwrap_or_default();
+        let more: Vec<TableId> = children.into_iter().filter(|child| !tables.contains(child)).collect();
+        tables.extend(more);
+        at += 1;
     }
 }
 

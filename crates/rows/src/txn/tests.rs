@@ -56,6 +56,7 @@ impl Db {
             id: TableId(1),
             name: TableName::public("t"),
             version: 1,
+            lineage: model::Lineage::default(),
             primary: Some(index(1, "t_pkey", &[0], true)),
             secondary: [index(2, "t_code", &[1], true), index(3, "t_name", &[2], false)][..count].to_vec(),
             checks: Vec::new(),

@@ -3,8 +3,10 @@
 mod sizes;
 mod type_names;
 
+use std::sync::Arc;
+
 use catalog::TypeId;
-use model::{Datum, Error, Result};
+use model::{Datum, Error, Record, Result};
 
 use crate::context::Context;
 use crate::expr::Call;
@@ -12,7 +14,8 @@ use crate::registry::{Family, Function, Rows, SetFunction, TypeSupport};
 
 pub(crate) static FAMILY: Family = Family { types: TYPES, functions: FUNCTIONS, sets: SETS, aggregates: &[] };
 
-const SETS: &[(&str, SetFunction)] = &[("pg_partition_ancestors", partition_ancestors)];
+const SETS: &[(&str, SetFunction)] =
+    &[("pg_partition_ancestors", partition_ancestors), ("pg_partition_tree", partition_tree)];
 
 const TYPES: &[(TypeId, TypeSupport)] = &[
     (
@@ -54,9 +57,33 @@ fn regclass<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<
     crate::input(name, TypeId::REGCLASS, -1, ctx)
 }
 
-/// `pg_partition_ancestors`: no table is a partition, and only of partitions there are ancestors.
-fn partition_ancestors<'a>(_: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Result<Rows<'a>> {
-    Ok(Box::new(std::iter::empty()))
+/// The relation that is the argument.
+fn relation(arguments: &[Datum<'_>]) -> Result<u32> {
+    match arguments {
+        [Datum::Oid(oid)] => Ok(*oid),
+        _ => Err(Error::bug("a relation that is no regclass")),
+    }
+}
+
+/// `pg_partition_ancestors`: a partition and those that it is a partition of.
+fn partition_ancestors<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Rows<'a>> {
+    let relation = relation(arguments)?;
+    let ancestors = ctx.session.objects.as_ref().map(|objects| objects.partition_ancestors(relation));
+    Ok(Box::new(ancestors.unwrap_or_default().into_iter().map(|oid| Ok(Datum::Oid(oid)))))
+}
+
+/// `pg_partition_tree`: a table or index and its partitions on all levels.
+fn partition_tree<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Rows<'a>> {
+    let relation = relation(arguments)?;
+    let tree = ctx.session.objects.as_ref().map(|objects| objects.partition_tree(relation));
+    Ok(Box::new(tree.unwrap_or_default().into_iter().map(|(own, parent, is_leaf, level)| {
+        Ok(Datum::Record(Arc::new(Record {
+            types: [TypeId::REGCLASS.0, TypeId::REGCLASS.0, TypeId::BOOL.0, TypeId::INT4.0].into(),
+            names: None,
+            values: [Datum::Oid(own), parent.map_or(Datum::Null, Datum::Oid), Datum::Bool(is_leaf), Datum::Int4(level)]
+                .into(),
+        })))
+    })))
 }
 
 /// `random`: 53 random bits, below 1.

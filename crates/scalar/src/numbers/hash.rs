@@ -64,6 +64,39 @@ fn hash_extended<'d, T: Argument<'d>>(
     (of_hashed(hashed(argument(arguments, 0)?), seed as u64) as i64).returned()
 }
 
+/// PostgreSQL's 64-bit hash of a value with a seed, by which it is assigned to a hash partition; `None` for NULL.
+#[must_use]
+pub fn hash_extended_of(value: &Datum<'_>, seed: u64) -> Option<u64> {
+    /// Days and microseconds from 1970 to 2000.
+    const DAYS: i32 = 10_957;
+    const MICROS: i64 = DAYS as i64 * 86_400_000_000;
+    let since_2000 = |micros: i64| if micros == i64::MIN || micros == i64::MAX { micros } else { micros - MICROS };
+    let hashed = match value {
+        Datum::Null => return None,
+        Datum::Bool(value) => Hashed::Word(u32::from(*value)),
+        Datum::Int2(value) => Hashed::Word(i32::from(*value) as u32),
+        Datum::Int4(value) => Hashed::Word(*value as u32),
+        Datum::Int8(value) => Hashed::Word(folded(*value)),
+        Datum::Oid(value) => Hashed::Word(*value),
+        Datum::Float4(value) => of_float(f64::from(*value)),
+        Datum::Float8(value) => of_float(*value),
+        Datum::Text(text) => of_text(text),
+        Datum::Bytes(bytes) => Hashed::Bytes(bytes),
+        Datum::Uuid(uuid) => return Some(hash_bytes(&uuid[..], seed)),
+        Datum::Date(days) if *days == i32::MIN || *days == i32::MAX => Hashed::Word(*days as u32),
+        Datum::Date(days) => Hashed::Word(days.wrapping_sub(DAYS) as u32),
+        Datum::Time(micros) => Hashed::Word(folded(*micros)),
+        Datum::Timestamp(micros) | Datum::Timestamptz(micros) => Hashed::Word(folded(since_2000(*micros))),
+        Datum::Interval(interval) => Hashed::Word(folded(interval.span_micros() as i64)),
+        Datum::Numeric(value) => {
+            let (hash, weight) = numeric_hash(value, seed).ok()?;
+            return Some(hash.map_or(seed.wrapping_add(weight as u64), |hash| hash ^ weight as u64));
+        }
+        _ => return None,
+    };
+    Some(of_hashed(hashed, seed))
+}
+
 /// Hash of a bigint.
 pub(super) fn hash_bigint(value: i64, seed: u64) -> u64 {
     of_hashed(Hashed::Word(folded(value)), seed)

@@ -140,6 +140,7 @@ impl Driver {
             id: TableId(txn.next_number()),
             name: TableName::public(name),
             version: 1,
+            lineage: model::Lineage::default(),
             columns: vec![
                 column("id", Type::Int4, true),
                 column("code", Type::Int8, false),

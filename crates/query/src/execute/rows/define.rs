@@ -150,18 +150,17 @@ async fn empty(session: &mut Session, parsed: &Parsed, schema: &str, cascade: bo
             .with_hint("use DROP … CASCADE to drop the dependent objects too"));
     }
     // Views read each other, and tables: they are dropped together, before all others.
-    for kind in [ObjectKind::View, ObjectKind::MaterializedView] {
-        // Those that are left: some of the second kind may depend on some of the first.
+    for kind in [ObjectKind::View, ObjectKind::MaterializedView, ObjectKind::Table] {
+        // Those that are left: some of the second kind may depend on some of the first. Tables may inherit from each other.
         let now = session.newest();
         let is_left = |name: &&TableName| now.catalog().has_relation(name);
         let of_kind = within.iter().filter(|(other, _)| *other == kind).map(|(_, name)| *name);
-        let views: Vec<&TableName> = of_kind.filter(is_left).collect();
-        if !views.is_empty() {
-            carried_out(session, parsed, &dropping(kind, &views)).await?;
+        let names: Vec<&TableName> = of_kind.filter(is_left).collect();
+        if !names.is_empty() {
+            carried_out(session, parsed, &dropping(kind, &names)).await?;
         }
     }
-    let is_other = |kind: ObjectKind| matches!(kind, ObjectKind::Table | ObjectKind::Sequence);
-    for (kind, name) in within.iter().filter(|(kind, _)| is_other(*kind)) {
+    for (kind, name) in within.iter().filter(|(kind, _)| *kind == ObjectKind::Sequence) {
         carried_out(session, parsed, &dropping(*kind, &[name])).await?;
     }
     Ok(())
@@ -217,6 +216,7 @@ async fn truncated(session: &mut Session, parsed: &Parsed, truncate: &Truncate) 
         let text = format!("\"{}\" is not a table", view.name.table);
         return Err(locate(Error::new(SqlState::WRONG_OBJECT_TYPE, text), parsed));
     }
+    with_children(&mut tables, truncate, &snapshot).map_err(|error| locate(error, parsed))?;
     if truncate.behavior == DropBehavior::Cascade {
         with_referring(&mut tables, &snapshot, session);
     }
@@ -260,6 +260,38 @@ async fn truncated(session: &mut Session, parsed: &Parsed, truncate: &Truncate) 
         }
     }
     Ok(Some(Outcome::command("TRUNCATE TABLE")))
+}
+
+/// Adds the tables that inherit from those that are named without ONLY.
+///
+/// # Errors
+/// 42809 for ONLY of a partitioned table.
+fn with_children(tables: &mut Vec<Arc<RowTable>>, truncate: &Truncate, snapshot: &Snapshot) -> Result<()> {
+    let mut only = Vec::new();
+    for ((_, is_only), table) in truncate.tables.iter().zip(tables.iter()) {
+        if !is_only {
+            continue;
+        }
+        if table.schema.lineage.key.is_some() {
+            let error = Error::new(SqlState::WRONG_OBJECT_TYPE, "cannot truncate only a partitioned table");
+            let hint = "Do not specify the ONLY keyword, or use TRUNCATE ONLY on the partitions directly.";
+            return Err(error.with_hint(hint));
+        }
+        only.push(table.id());
+    }
+    let mut at = 0;
+    while let Some(table) = tables.get(at).cloned() {
+        at += 1;
+        if only.contains(&table.id()) {
+            continue;
+        }
+        for id in &table.schema.lineage.children {
+            if tables.iter().all(|known| known.id() != *id) {
+                tables.push(Arc::clone(snapshot.row_table_by_id(*id)?));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Adds all tables that reference any of `tables`, directly or indirectly.
@@ -497,6 +529,7 @@ fn check(session: &mut Session, table: &Arc<RowTable>, work: &Work, clocks: &Clo
             every(session, table, work, |_, _, row| Ok(!table.layout.field(row, *column)?.is_null()))
         }
         Work::Check(condition) => every(session, table, work, |_, _, row| condition.holds(row, given)),
+        Work::Partition(condition) => every(session, table, work, |_, _, row| condition.holds(row, given)),
         Work::ForeignKey(key) => {
             let referred = match key.table == table.id() {
                 true => Arc::clone(table),

@@ -16,7 +16,7 @@ use pg::Form;
 use pg::types::oid;
 use relational::types::Value;
 
-use super::load::entered;
+use super::load::{enter_partitions, entered};
 use super::run::{Rows, executed, until_durable, within};
 use crate::encode::Encoder;
 use crate::errors::locate;
@@ -58,6 +58,7 @@ pub(crate) async fn feed(
     let at_once = plan.columns.is_some() || plan.insert.on_conflict.is_some() || fed.meets_its_own(session)?;
     let clocks = Clocks::with_facts(session, &fed.context);
     let load = fed.load;
+    enter_partitions(session, &load).await?;
     let types: Vec<ResultType> = load.columns().iter().map(ResultType::of).collect();
     let mut rows = Rows::batches(plan.columns.as_deref(), &types, &session.settings.time_zone());
     let part_rows = if at_once { usize::MAX } else { PART_ROWS };

@@ -48,6 +48,7 @@ impl Loading {
         refuse_materialized(session, &table)?;
         let places = positions(&table, columns)?;
         let load = load_of(session, &table, &places)?;
+        enter_partitions(session, &load).await?;
         let place = |name: &str| position(&table, name).map(|at| places.iter().position(|column| *column == at));
         let options = decoder_options(options, places.len(), place)?;
         let binary = options.format == ingest::copy::Format::Binary;
@@ -187,6 +188,24 @@ fn placed(Refused { error, row, field }: Refused, rows: &Tuples) -> Error {
         None => rows.place(row),
     };
     error.with_place(place)
+}
+
+/// Locks the partitions of a load against ALTER.
+pub(crate) async fn enter_partitions(session: &mut Session, load: &Load) -> Result<()> {
+    for table in load.partitions() {
+        loop {
+            match session.writer()?.rows().enter(table, Access::Shared)? {
+                Entered::In => break,
+                Entered::Wait(event) => wait(&event, session.settings.lock_timeout()).await?,
+                Entered::Changed => {
+                    let text = format!("relation {} was changed or dropped by another transaction", table.schema.name);
+                    let error = Error::new(SqlState::SERIALIZATION_FAILURE, text);
+                    return Err(error.with_hint("run the transaction again"));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Looks up the table and locks it against ALTER.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ::rows::{RecordId, RowTable, View};
 use futures::StreamExt;
-use model::{Error, Result};
+use model::{Error, Result, SqlState};
 use parser::ast::Name;
 use pg::Form;
 use relational::results::{CHUNK_BYTES, Chunk, Chunks};
@@ -38,6 +38,11 @@ pub(crate) async fn unload(
     let context = session.context_of_newest();
     let named = Named { snapshot: &context.reads.snapshot, settings: &context.settings };
     let Some(table) = named.find(name) else { return Ok(None) };
+    if table.schema.lineage.key.is_some() {
+        let text = format!("cannot copy from partitioned table \"{}\"", table.schema.name.table);
+        let error = Error::new(SqlState::WRONG_OBJECT_TYPE, text);
+        return Err(error.with_hint("Try the COPY (SELECT ...) TO variant."));
+    }
     let view = context.reads.rows_view.clone().ok_or_else(|| Error::bug("a scan of rows without their snapshot"))?;
     view.note_table(&table);
     let columns = positions(&table, columns)?;

@@ -18,6 +18,7 @@ fn db() -> Db {
         id: TableId(1),
         name: TableName::public("t"),
         version: 1,
+        lineage: model::Lineage::default(),
         columns: vec![
             RowColumn { not_null: true, ..RowColumn::new("id", Type::Int4) },
             RowColumn::new("code", Type::Int4),
