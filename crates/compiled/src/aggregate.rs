@@ -86,7 +86,9 @@ impl Kind {
             (Kind::Avg, Type::Int2 | Type::Int4) => Type::Numeric(None),
             (Kind::Sum, Type::Float4) => Type::Float4,
             (Kind::Sum | Kind::Avg, Type::Float8) | (Kind::Avg, Type::Float4) => Type::Float8,
-            (Kind::Min | Kind::Max, Type::Bool | Type::Uuid | Type::Bytes | Type::Json) => return None,
+            (Kind::Min | Kind::Max, Type::Bool | Type::Uuid | Type::Bytes | Type::Json | Type::Other(_)) => {
+                return None;
+            }
             (Kind::Min | Kind::Max, Type::Varchar(_)) => Type::Text,
             (Kind::Min | Kind::Max, Type::Numeric(_)) => Type::Numeric(None),
             (Kind::Min | Kind::Max, ty) => ty,

@@ -1,7 +1,8 @@
 //! Casts between types, by PostgreSQL's rules.
 
 use bumpalo::Bump;
-use model::{Datum, Result, Type};
+use catalog::TypeId;
+use model::{Datum, OtherType, Result, Type};
 
 /// The context of a cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,10 @@ pub trait Zone {
     fn facts(&self) -> Option<&scalar::Session> {
         None
     }
+    /// Settings for values of types that crate `scalar` reads and writes, where [`Zone::facts`] are absent.
+    fn session(&self) -> scalar::Session {
+        scalar::Session::default()
+    }
 }
 
 /// Casts a value. Precondition: PostgreSQL has the cast, and it is one of those by value or by text.
@@ -41,7 +46,10 @@ pub(crate) fn cast<'a>(value: Datum<'a>, to: Type, by: Context, zone: &dyn Zone,
             let text = if by == Context::Explicit { cut(text, to) } else { text };
             rows::coerce(to, Datum::Text(text))
         }
-        (Datum::Text(text), to) => rows::coerce(to, parse(text, to, zone, arena)?),
+        (Datum::Text(text), to) => {
+            let value = parse(text, to, zone, arena)?;
+            rows::coerce(to, limited(value, to, by, zone, arena)?)
+        }
         (Datum::Bool(value), Type::Int4) => Ok(Datum::Int4(value.into())),
         (Datum::Int4(value), Type::Bool) => Ok(Datum::Bool(value != 0)),
         (Datum::Timestamptz(micros), Type::Timestamp) => Ok(Datum::Timestamp(zone.local(micros))),
@@ -56,6 +64,58 @@ pub(crate) fn cast<'a>(value: Datum<'a>, to: Type, by: Context, zone: &dyn Zone,
             cast(Datum::Text(text), to, by, zone, arena)
         }
         (value, to) => rows::coerce(to, value),
+    }
+}
+
+/// Limits a value to the declared parameters of a type that has no variant of its own, such as `timestamp(3)` or
+/// `varchar(8)[]`.
+///
+/// # Errors
+/// 22001, 22026 and others for a value that does not fit.
+pub(crate) fn limited<'a>(
+    value: Datum<'a>,
+    to: Type,
+    by: Context,
+    zone: &dyn Zone,
+    arena: &'a Bump,
+) -> Result<Datum<'a>> {
+    let Type::Other(OtherType { oid, typmod: typmod @ 0.. }) = to else { return Ok(value) };
+    with_values(zone, arena, |ctx| {
+        let value = scalar::value::copied(&value, ctx.arena);
+        scalar::with_typmod(value, TypeId(oid), typmod, by == Context::Explicit, ctx)
+    })
+}
+
+/// Computes a value by crate `scalar`, with the session's facts, and copies it to the arena.
+fn with_values<'a>(
+    zone: &dyn Zone,
+    arena: &'a Bump,
+    value: impl for<'v> FnOnce(&scalar::Context<'v>) -> Result<Datum<'v>>,
+) -> Result<Datum<'a>> {
+    let own = Bump::new();
+    let none;
+    let session = match zone.facts() {
+        Some(facts) => facts,
+        None => {
+            none = zone.session();
+            &none
+        }
+    };
+    let ctx = scalar::Context { arena: &own, session };
+    Ok(scalar::value::copied(&value(&ctx)?, arena))
+}
+
+/// Decodes the binary form of a value that a client sent, and checks it.
+///
+/// # Errors
+/// 22P03 and others for malformed bytes; 0A000 for a type without binary input.
+pub fn parse_binary<'a>(bytes: &'a [u8], ty: Type, zone: &dyn Zone, arena: &'a Bump) -> Result<Datum<'a>> {
+    match ty.base() {
+        Type::Other(other) => with_values(zone, arena, |ctx| {
+            let bytes = ctx.arena.alloc_slice_copy(bytes);
+            scalar::receive(bytes, TypeId(other.oid), ctx)
+        }),
+        base => pg::row_value::read_binary(base, bytes),
     }
 }
 
@@ -76,7 +136,10 @@ fn cut(text: &str, to: Type) -> &str {
 /// 22P02 and others of class 22.
 pub fn parse<'a>(text: &str, to: Type, zone: &dyn Zone, arena: &'a Bump) -> Result<Datum<'a>> {
     let trimmed = text.trim_matches(|c: char| c.is_ascii_whitespace());
-    Ok(match to {
+    Ok(match to.base() {
+        Type::Other(OtherType { oid, typmod }) => {
+            with_values(zone, arena, |ctx| scalar::input(text, TypeId(oid), typmod, ctx))?
+        }
         Type::Bool => Datum::Bool(pg::value::parse_bool(text)?),
         Type::Int2 => Datum::Int2(pg::value::parse_int(to.oid(), text)? as i16),
         Type::Int4 => Datum::Int4(pg::value::parse_int(to.oid(), text)? as i32),
@@ -86,10 +149,13 @@ pub fn parse<'a>(text: &str, to: Type, zone: &dyn Zone, arena: &'a Bump) -> Resu
         Type::Numeric(_) => Datum::Numeric(trimmed.parse()?),
         Type::Bytes => Datum::Bytes(arena.alloc_slice_copy(&pg::value::parse_bytea(text)?)),
         Type::Uuid => Datum::Uuid(pg::value::parse_uuid(text)?),
-        Type::Timestamptz => zone.input(text, to)?,
-        Type::Date | Type::Time | Type::Timestamp | Type::Interval => match fixed(text, to) {
+        Type::Timestamptz => zone.input(text, Type::Timestamptz)?,
+        Type::Interval if to.is_other() => {
+            with_values(zone, arena, |ctx| scalar::input(text, TypeId::INTERVAL, to.typmod(), ctx))?
+        }
+        base @ (Type::Date | Type::Time | Type::Timestamp | Type::Interval) => match fixed(text, base) {
             Some(value) => value,
-            None => zone.input(text, to)?,
+            None => zone.input(text, base)?,
         },
         // Trailing blanks of char(n) are not significant.
         Type::Char(_) => Datum::Text(arena.alloc_str(text.trim_end_matches(' '))),
@@ -158,10 +224,26 @@ pub(crate) fn text_of(value: &Datum<'_>, zone: &dyn Zone) -> String {
             pg::time::timestamptz_text(&mut out, micros_from_2000(*micros), offset as i32);
         }
         Datum::Interval(interval) => pg::time::interval_text(&mut out, *interval),
-        other => debug_assert!(false, "the text of {}", other.type_name()),
+        other => {
+            let (arena, none) = (Bump::new(), zone.session());
+            let session = zone.facts().unwrap_or(&none);
+            return scalar::shown(other, &scalar::Context { arena: &arena, session });
+        }
     }
     // All of the functions above write UTF-8.
     String::from_utf8(out).unwrap_or_default()
+}
+
+/// The text form of a value of a column, without the padding of `char(n)`.
+pub(crate) fn text_of_column(value: &Datum<'_>, ty: Type, zone: &dyn Zone) -> String {
+    let Type::Other(other) = ty.base() else { return text_of(value, zone) };
+    let (arena, none) = (Bump::new(), zone.session());
+    let ctx = scalar::Context { arena: &arena, session: zone.facts().unwrap_or(&none) };
+    let mut text = String::new();
+    match scalar::output(value, TypeId(other.oid), &ctx, &mut text) {
+        Ok(()) => text,
+        Err(_) => scalar::shown(value, &ctx),
+    }
 }
 
 /// Days since 1970 to days since 2000, as the wire protocol counts; infinities (the extreme values) are unchanged.

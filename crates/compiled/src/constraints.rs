@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::{Datum, Error, Result, RowColumn, SqlState, Type};
 use rows::RowTable;
 
-use crate::cast::text_of;
+use crate::cast::text_of_column;
 use crate::deparse;
 use crate::exec::Run;
 use crate::expr::{Expr, Frame};
@@ -248,8 +248,8 @@ impl Writer {
         if value.is_null() {
             return "null".into();
         }
-        let text = text_of(value, frame.ctx.session.zone);
         let ty: Type = self.table.schema.columns[column].ty;
+        let text = text_of_column(value, ty, frame.ctx.session.zone);
         format!("{text}{}", " ".repeat(ty.padding(&text)))
     }
 }

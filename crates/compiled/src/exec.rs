@@ -662,7 +662,11 @@ fn hash_key<'a>(parts: &'a [Expr], frame: &Frame<'a>, out: &mut Vec<u8>) -> Resu
             Datum::Timestamp(_) => Type::Timestamp,
             Datum::Timestamptz(_) => Type::Timestamptz,
             Datum::Interval(_) => Type::Interval,
-            other => return Err(Error::bug(format!("a join by {}", other.type_name()))),
+            // Only types whose order is that of their values are joined by keys.
+            other => {
+                model::sort_key::push(other, 0, out)?;
+                continue;
+            }
         };
         key::push(out, &KeyColumn::new(ty), &value)?;
     }

@@ -8,6 +8,7 @@ use std::cell::Cell;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use catalog::TypeId;
 use model::{Datum, Error, Numeric, Result, SqlState, Type};
 use rows::row::RowLayout;
 
@@ -22,7 +23,7 @@ pub(crate) enum Value {
     Plain(Datum<'static>),
     Text(Box<str>),
     Bytes(Box<[u8]>),
-    /// A value of a type that columns of `rows` tables cannot have, such as an array.
+    /// A value that owns more than one piece of memory, such as an array.
     Other(Box<scalar::Value>),
 }
 
@@ -31,7 +32,7 @@ impl Value {
         match datum {
             Datum::Text(text) => Value::Text((*text).into()),
             Datum::Bytes(bytes) => Value::Bytes((*bytes).into()),
-            plain => Value::Plain(plain_of(plain)),
+            other => Value::from(scalar::Value::of(other)),
         }
     }
 
@@ -52,30 +53,6 @@ impl From<scalar::Value> for Value {
             scalar::Value::Text(text) => Value::Text(text),
             scalar::Value::Bytes(bytes) => Value::Bytes(bytes),
             other => Value::Other(Box::new(other)),
-        }
-    }
-}
-
-/// Copies a datum that owns its value. Text and bytes become NULL; callers handle them.
-fn plain_of(datum: &Datum<'_>) -> Datum<'static> {
-    match datum {
-        Datum::Null | Datum::Text(_) | Datum::Bytes(_) => Datum::Null,
-        Datum::Bool(value) => Datum::Bool(*value),
-        Datum::Int2(value) => Datum::Int2(*value),
-        Datum::Int4(value) => Datum::Int4(*value),
-        Datum::Int8(value) => Datum::Int8(*value),
-        Datum::Float4(value) => Datum::Float4(*value),
-        Datum::Float8(value) => Datum::Float8(*value),
-        Datum::Numeric(value) => Datum::Numeric(value.clone()),
-        Datum::Uuid(value) => Datum::Uuid(*value),
-        Datum::Date(value) => Datum::Date(*value),
-        Datum::Time(value) => Datum::Time(*value),
-        Datum::Timestamp(value) => Datum::Timestamp(*value),
-        Datum::Timestamptz(value) => Datum::Timestamptz(*value),
-        Datum::Interval(value) => Datum::Interval(*value),
-        other => {
-            debug_assert!(false, "a constant of type {}", other.type_name());
-            Datum::Null
         }
     }
 }
@@ -210,11 +187,47 @@ pub(crate) enum Expr {
     SessionCall(SessionFunction, Vec<Expr>),
     /// A value computed below: a grouping column, an aggregate, or a column of an INSERT's source.
     Computed(usize),
+    /// The value of a column after an assignment to parts of it. Operands: the value before, the new value, subscripts.
+    AssignPart(Box<PartAssignment>, Vec<Expr>),
     /// A value converted to the type of a key column; NULL if no value of that type equals it.
     ToKeyType {
         what: Box<Expr>,
         to: Type,
     },
+}
+
+/// An assignment to an element or slice of an array, or to a path in jsonb.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PartAssignment {
+    /// Type of the column.
+    pub(crate) ty: TypeId,
+    /// For each subscript whether it is an index, or which bounds a slice has.
+    pub(crate) steps: Vec<StepKind>,
+}
+
+/// Form of a subscript.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StepKind {
+    Index,
+    /// A slice with a lower and an upper bound, if they are given.
+    Slice(bool, bool),
+}
+
+impl PartAssignment {
+    fn eval<'a>(&'a self, of: &'a [Expr], frame: &Frame<'a>) -> Result<Datum<'a>> {
+        let mut values = of.iter().map(|one| one.eval(frame));
+        let mut next = || values.next().unwrap_or(Ok(Datum::Null));
+        let (target, value) = (next()?, next()?);
+        let mut steps = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            let mut bound = |is_given: bool| if is_given { next().map(Some) } else { Ok(None) };
+            steps.push(match step {
+                StepKind::Index => scalar::Part::Index(bound(true)?.unwrap_or_default()),
+                StepKind::Slice(low, high) => scalar::Part::Slice(bound(*low)?, bound(*high)?),
+            });
+        }
+        scalar::assign_part(target, self.ty, &steps, value, frame.ctx.values()?)
+    }
 }
 
 /// A call of a function of crate `scalar`.
@@ -530,6 +543,11 @@ impl Expr {
                 frame.ctx.room(0)?;
                 value
             }
+            Expr::AssignPart(part, of) => {
+                let value = part.eval(of, frame)?;
+                frame.ctx.room(0)?;
+                value
+            }
             Expr::ArrayParam { param, element } => match frame.ctx.params().get(*param) {
                 Some(Datum::Bytes(bytes)) => crate::array::value_of(bytes, *element)?,
                 _ => Datum::Null,
@@ -587,6 +605,7 @@ impl Expr {
             | Expr::Extreme { of, .. }
             | Expr::Scalar(_, of)
             | Expr::Computation(_, of)
+            | Expr::AssignPart(_, of)
             | Expr::SessionCall(_, of)
             | Expr::Result { given: of, .. } => of.iter().for_each(|one| one.visit(each)),
         }

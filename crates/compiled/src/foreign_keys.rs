@@ -19,7 +19,7 @@ use env::Event;
 use model::{Datum, Deferral, Error, Referential, Result, RowForeignKey, SqlState, TableId};
 use rows::{Direction, IndexData, Isolation, LockMode, Locked, Put, RecordId, RowTable, Txn, WaitPolicy, key};
 
-use crate::cast::text_of;
+use crate::cast::text_of_column;
 use crate::constraints::Writer;
 use crate::exec::{ExecContext, ReadSource, Run, SubPlans};
 use crate::expr::Expr;
@@ -629,6 +629,8 @@ fn identical(left: &[Datum<'_>], right: &[Datum<'_>]) -> bool {
 /// The key in an error's detail: `(a, b)=(1, 2)`.
 fn key_text(table: &RowTable, columns: &[usize], values: &[Datum<'_>], run: &Run<'_>) -> String {
     let names: Vec<&str> = columns.iter().map(|at| table.schema.columns[*at].name.as_str()).collect();
-    let values: Vec<String> = values.iter().map(|value| text_of(value, run.ctx().session.zone)).collect();
+    let shown =
+        |(value, at): (&Datum<'_>, &usize)| text_of_column(value, table.schema.columns[*at].ty, run.ctx().session.zone);
+    let values: Vec<String> = values.iter().zip(columns).map(shown).collect();
     format!("({})=({})", names.join(", "), values.join(", "))
 }

@@ -45,7 +45,7 @@ mod tests;
 mod types;
 
 pub use array::{ParamType, array_of, array_of_binary, array_of_text};
-pub use cast::{Zone, parse};
+pub use cast::{Zone, parse, parse_binary};
 pub use ddl::{
     Catalog, Change, Condition, Definition, Notice, Object, PartitionCheck, Rewrite, TEMPORARY, Work,
     check_is_updatable, define, is_temporary, new_relation, set_option,

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use catalog::TypeId;
 use model::{Datum, Result, TableId, Type};
 use rows::RowTable;
 
@@ -37,6 +38,8 @@ pub(crate) struct Select {
     groups: Option<Grouping>,
     pub(crate) output: Vec<Expr>,
     pub(crate) columns: Vec<Output>,
+    /// Output columns whose values leave as texts.
+    pub(crate) texts: Vec<TextColumn>,
     pub(crate) distinct: bool,
     /// DISTINCT ON: number of leading sort keys by which rows count as equal; 0 without it.
     pub(crate) distinct_on: usize,
@@ -50,6 +53,15 @@ pub(crate) struct Select {
     /// Whether output is computed after sorting: for rows locked then, and for volatile functions, which must run
     /// in output order.
     pub(crate) made_last: bool,
+}
+
+/// An output column whose values leave as texts. Sorting and DISTINCT compare the values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TextColumn {
+    /// Position in the select list.
+    pub(crate) at: usize,
+    /// Type of the values.
+    pub(crate) ty: TypeId,
 }
 
 /// GROUP BY, or aggregates without it.
@@ -72,6 +84,7 @@ pub(crate) struct Draft {
     pub(crate) groups: Option<Grouping>,
     pub(crate) output: Vec<Expr>,
     pub(crate) columns: Vec<Output>,
+    pub(crate) texts: Vec<TextColumn>,
     pub(crate) distinct: bool,
     pub(crate) distinct_on: usize,
     pub(crate) order: Vec<Order>,
@@ -83,7 +96,8 @@ pub(crate) struct Draft {
 impl Draft {
     /// Chooses the access paths. `hashed`: number of hash tables in the statement so far.
     pub(crate) fn planned(self, sources: &[Source], hashed: &mut usize) -> Select {
-        let Draft { from, mut groups, output, columns, distinct, distinct_on, order, limit, offset, locks } = self;
+        let Draft { from, mut groups, output, columns, texts, distinct, distinct_on, order, limit, offset, locks } =
+            self;
         let joined = joined(sources, &from);
         let extreme = groups.as_ref().filter(|groups| groups.by.is_empty());
         let extreme = extreme.and_then(|groups| extreme_of(&groups.aggregates));
@@ -103,7 +117,7 @@ impl Draft {
             groups,
             output,
             columns,
-
+            texts,
             distinct,
             distinct_on,
             ordered,

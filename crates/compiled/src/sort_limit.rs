@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
-use model::{Datum, Error, Result, SqlState};
+use model::{Datum, Error, Result, SqlState, Type};
 use rows::key;
 use rustc_hash::FxHashSet;
 
@@ -116,7 +116,7 @@ impl<'a> SortLimit<'a> {
                     return Ok(ControlFlow::Continue(()));
                 }
             }
-            return self.emit(emit);
+            return self.emit(run, emit);
         }
         let keys = self.keys_of_made(run)?;
         self.keep(run, keys);
@@ -167,8 +167,10 @@ impl<'a> SortLimit<'a> {
 
     fn is_new(&mut self, run: &Run<'a>) -> Result<bool> {
         let mut bytes = Vec::new();
-        for (value, column) in self.row.iter().zip(&self.select.columns) {
-            key::push(&mut bytes, &nullable(column.ty), value)?;
+        for (at, (value, column)) in self.row.iter().zip(&self.select.columns).enumerate() {
+            let as_text = self.select.texts.iter().find(|text| text.at == at);
+            let ty = as_text.and_then(|text| Type::from_oid(text.ty.0, -1)).unwrap_or(column.ty);
+            key::push(&mut bytes, &nullable(ty), value)?;
         }
         let taken = bytes.len() + size_of::<Vec<u8>>();
         let is_new = self.seen.insert(bytes);
@@ -178,13 +180,22 @@ impl<'a> SortLimit<'a> {
         Ok(is_new)
     }
 
-    fn emit(&mut self, emit: Emit<'_, 'a>) -> Result<Flow> {
+    fn emit(&mut self, run: &Run<'a>, emit: Emit<'_, 'a>) -> Result<Flow> {
         if self.skip > 0 {
             self.skip -= 1;
             return Ok(ControlFlow::Continue(()));
         }
         self.left -= 1;
         self.emitted += 1;
+        for column in &self.select.texts {
+            let value = &mut self.row[column.at];
+            if !value.is_null() {
+                let (ctx, mut text) = (run.ctx().values()?, String::new());
+                scalar::output(value, column.ty, ctx, &mut text)?;
+                *value = ctx.text(&text);
+                run.ctx().room(0)?;
+            }
+        }
         let flow = emit(&self.row)?;
         Ok(if flow.is_continue() && self.left == 0 { ControlFlow::Break(()) } else { flow })
     }
@@ -210,7 +221,7 @@ impl<'a> SortLimit<'a> {
                     self.row.extend(one.computed);
                 }
             }
-            let flow = self.emit(emit)?;
+            let flow = self.emit(run, emit)?;
             if flow.is_break() {
                 return Ok(flow);
             }

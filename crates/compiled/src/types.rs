@@ -9,7 +9,7 @@ pub(crate) fn base_type(ty: Type) -> Type {
         Type::Numeric(_) => Type::Numeric(None),
         Type::Varchar(_) => Type::Varchar(None),
         Type::Char(_) => Type::Char(None),
-        ty => ty,
+        ty => ty.base(),
     }
 }
 
@@ -19,7 +19,7 @@ pub(crate) fn is_text(ty: Type) -> bool {
 
 /// Whether it is a type that `columns` tables store in nanoseconds.
 pub(crate) fn is_moment(ty: Type) -> bool {
-    matches!(ty, Type::Time | Type::Timestamp | Type::Timestamptz | Type::Interval)
+    matches!(ty.base(), Type::Time | Type::Timestamp | Type::Timestamptz | Type::Interval)
 }
 
 /// Numeric types by increasing preference in mixed operations; `None` for other types.

@@ -4,19 +4,24 @@
 //! - [`DataType`], [`Column`], [`Table`], [`TableOptions`]: schemas of `columns` tables.
 //! - [`Datum`], [`Numeric`], [`Interval`] and [`Type`]: the values of `rows` tables and their
 //!   types.
+//! - [`encoding`] and [`sort_key`]: bytes of any value, to store it and to order it.
 //! - [`KeyValue`] and [`key`]: the canonical bytes of a series key, which identify the series.
 //! - [`Error`], [`ErrorKind`], [`SqlState`]: the failure, its kind, and the remedy.
 //! - [`limits`]: every limit that a user can reach, in one place.
 
+pub mod encoding;
 mod error;
+mod json_key;
 pub mod key;
 pub mod limits;
 mod lineage;
 mod nested;
 pub mod numeric;
+mod other_type;
 mod row_schema;
 mod schema;
 mod sequence;
+pub mod sort_key;
 mod time;
 mod types;
 mod value;
@@ -30,6 +35,7 @@ pub use lineage::{
 };
 pub use nested::{Array, ArrayDimension, Bits, Geometry, Names, Network, Point, Range, RangeBound, Record};
 pub use numeric::{ExactNumeric, Numeric, Precision};
+pub use other_type::{OtherType, Storage};
 pub use row_schema::{
     Deferral, Identity, Referential, RowCheck, RowColumn, RowForeignKey, RowIndex, RowIndexKey, RowSchema, RowSchemaRef,
 };

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use crate::numeric::Precision;
+use crate::other_type::OtherType;
 
 /// Limit for n in `varchar(n)` and `char(n)`.
 pub const CHARACTERS_MAX: u32 = 10_485_760;
@@ -53,6 +54,8 @@ pub enum Type {
     Timestamptz,
     /// `interval`
     Interval,
+    /// Any other built-in type with values, such as `jsonb` or `integer[]`, or a type of times with a declared precision
+    Other(OtherType),
 }
 
 impl Type {
@@ -78,6 +81,7 @@ impl Type {
             Type::Timestamp => 1114,
             Type::Timestamptz => 1184,
             Type::Interval => 1186,
+            Type::Other(other) => other.oid,
         }
     }
 
@@ -89,6 +93,7 @@ impl Type {
                 (i32::from(digits) << 16 | i32::from(scale) & ((1 << SCALE_BITS) - 1)) + TYPMOD_HEADER
             }
             Type::Varchar(Some(characters)) | Type::Char(Some(characters)) => characters as i32 + TYPMOD_HEADER,
+            Type::Other(other) => other.typmod,
             _ => -1,
         }
     }
@@ -115,9 +120,36 @@ impl Type {
             1114 => Type::Timestamp,
             1184 => Type::Timestamptz,
             1186 => Type::Interval,
-            _ => return None,
+            _ => return OtherType::new(oid, typmod).map(Type::Other),
         };
-        (typmod < 0).then_some(ty)
+        match ty {
+            _ if typmod < 0 => Some(ty),
+            Type::Time | Type::Timestamp | Type::Timestamptz | Type::Interval => {
+                OtherType::new(oid, typmod).map(Type::Other)
+            }
+            _ => None,
+        }
+    }
+
+    /// The type of the same values without a declared precision, for types of times; any other type itself.
+    #[must_use]
+    pub fn base(self) -> Type {
+        match self {
+            Type::Other(OtherType { oid, typmod: 0.. }) => match oid {
+                1083 => Type::Time,
+                1114 => Type::Timestamp,
+                1184 => Type::Timestamptz,
+                1186 => Type::Interval,
+                _ => self,
+            },
+            same => same,
+        }
+    }
+
+    /// Whether it is [`Type::Other`].
+    #[must_use]
+    pub fn is_other(self) -> bool {
+        matches!(self, Type::Other(_))
     }
 
     /// The SQL name without declared parameters.
@@ -143,14 +175,19 @@ impl Type {
             Type::Timestamp => "timestamp without time zone",
             Type::Timestamptz => "timestamp with time zone",
             Type::Interval => "interval",
+            Type::Other(other) => other.sql_name(),
         }
     }
 
     /// Whether values have an order, so that the type can be indexed. PostgreSQL has no order for
-    /// `json`.
+    /// `json`, `point` and others.
     #[must_use]
     pub fn is_ordered(self) -> bool {
-        self != Type::Json
+        match self {
+            Type::Json => false,
+            Type::Other(other) => other.is_ordered(),
+            _ => true,
+        }
     }
 
     /// Number of blanks that pad `text` to the length of a `char(n)`; 0 for other types.
@@ -177,6 +214,9 @@ fn characters_of(typmod: i32) -> Option<u32> {
 impl fmt::Display for Type {
     /// The format of `format_type`: `numeric(12,2)`, `character varying(16)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Type::Other(other) = self {
+            return other.fmt(f);
+        }
         f.write_str(self.sql_name())?;
         match self {
             Type::Numeric(Some(Precision { digits, scale })) => write!(f, "({digits},{scale})"),
@@ -243,8 +283,17 @@ mod tests {
 
     #[test]
     fn unknown_oids_and_typmods_are_refused() {
-        let cases =
-            [(0, -1), (1_114, 3), (1_043, 3), (1_043, 4), (1_042, i32::MAX), (1_700, 4), (1_700, 5), (1_700, i32::MAX)];
+        let cases = [
+            (0, -1),
+            (25, 3),
+            (1_114, 7),
+            (1_043, 3),
+            (1_043, 4),
+            (1_042, i32::MAX),
+            (1_700, 4),
+            (1_700, 5),
+            (1_700, i32::MAX),
+        ];
         for (oid, typmod) in cases {
             assert_eq!(Type::from_oid(oid, typmod), None, "{oid}, {typmod}");
         }

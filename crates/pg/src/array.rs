@@ -170,14 +170,12 @@ fn malformed(text: &str, why: &str) -> Error {
 /// Parses an array in text format; `None` is a NULL element.
 ///
 /// # Errors
-/// 22P02 for malformed text, 0A000 for more than one dimension.
+/// 22P02 for malformed text, 0A000 for more than one dimension and for bounds like `[2:3]=`.
 pub fn parse_array_text(text: &str) -> Result<Vec<Option<Cow<'_, str>>>> {
     let inner = crate::value::trim(text);
-    // The bounds in a prefix like `[1:3]=` are ignored.
-    let inner = match inner.strip_prefix('[').and_then(|rest| rest.split_once('=')) {
-        Some((_, rest)) => crate::value::trim(rest),
-        None => inner,
-    };
+    if inner.starts_with('[') {
+        return Err(Error::unsupported("arrays with bounds are not supported"));
+    }
     let inner = inner.strip_prefix('{').ok_or_else(|| malformed(text, "it must start with {"))?;
     let mut elements = Vec::new();
     let mut rest = crate::value::trim(inner);
@@ -249,11 +247,33 @@ fn unescape(element: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Parses an array in binary format: its element type, and its elements; `None` is NULL.
+/// An array in binary format.
+#[derive(Debug)]
+pub struct BinaryArray<'a> {
+    /// OID of the elements' type.
+    pub element: Oid,
+    /// Length and lower bound of each dimension.
+    pub dimensions: Vec<(i32, i32)>,
+    /// The elements, those of the last dimension side by side; `None` is NULL.
+    pub elements: Vec<Option<&'a [u8]>>,
+}
+
+impl BinaryArray<'_> {
+    /// Whether it is a list: one dimension from 1, or none.
+    #[must_use]
+    pub fn is_list(&self) -> bool {
+        matches!(self.dimensions.as_slice(), [] | [(_, 1)])
+    }
+}
+
+/// Maximum number of dimensions, as in PostgreSQL.
+const DIMENSIONS_MAX: u32 = 6;
+
+/// Parses an array of any number of dimensions in binary format.
 ///
 /// # Errors
-/// 22P03 for malformed bytes, 0A000 for more than one dimension.
-pub fn parse_array_binary(bytes: &[u8]) -> Result<(Oid, Vec<Option<&[u8]>>)> {
+/// 22P03 for malformed bytes, 54000 for more than six dimensions.
+pub fn parse_array_binary(bytes: &[u8]) -> Result<BinaryArray<'_>> {
     let malformed =
         |what: &str| Error::new(SqlState::INVALID_BINARY_REPRESENTATION, format!("invalid binary array: {what}"));
     let mut rest = bytes;
@@ -262,28 +282,43 @@ pub fn parse_array_binary(bytes: &[u8]) -> Result<(Oid, Vec<Option<&[u8]>>)> {
         *rest = tail;
         Ok::<u32, Error>(u32::from_be_bytes(*word))
     };
-    let dimensions = word(&mut rest)?;
+    let count = word(&mut rest)?;
     word(&mut rest)?;
     let element = word(&mut rest)?;
-    if dimensions > 1 {
-        return Err(Error::unsupported("arrays of arrays are not supported"));
+    if count > DIMENSIONS_MAX {
+        let text = format!("number of array dimensions ({count}) exceeds the maximum allowed ({DIMENSIONS_MAX})");
+        return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text));
     }
-    let mut elements = Vec::new();
-    if dimensions == 1 {
-        let count = word(&mut rest)?;
-        word(&mut rest)?;
-        for _ in 0..count {
-            let length = word(&mut rest)? as i32;
-            let Ok(length) = usize::try_from(length) else {
-                elements.push(None);
-                continue;
-            };
-            let (value, tail) = rest.split_at_checked(length).ok_or_else(|| malformed("an element ends too early"))?;
-            elements.push(Some(value));
-            rest = tail;
-        }
+    let mut dimensions = Vec::new();
+    let mut items = usize::from(count > 0);
+    for _ in 0..count {
+        let (length, lower) = (word(&mut rest)?.cast_signed(), word(&mut rest)?.cast_signed());
+        let all = usize::try_from(length).ok().filter(|_| lower.checked_add(length).is_some());
+        items = all.and_then(|all| items.checked_mul(all)).ok_or_else(|| malformed("a dimension is out of range"))?;
+        dimensions.push((length, lower));
     }
-    if rest.is_empty() { Ok((element, elements)) } else { Err(malformed("bytes after its last element")) }
+    // Each element has a length of four bytes.
+    if items > rest.len() / 4 {
+        return Err(malformed("it ends too early"));
+    }
+    let mut elements = Vec::with_capacity(items);
+    for _ in 0..items {
+        let length = word(&mut rest)?.cast_signed();
+        let Ok(length) = usize::try_from(length) else {
+            elements.push(None);
+            continue;
+        };
+        let (value, tail) = rest.split_at_checked(length).ok_or_else(|| malformed("an element ends too early"))?;
+        elements.push(Some(value));
+        rest = tail;
+    }
+    if !rest.is_empty() {
+        return Err(malformed("bytes after its last element"));
+    }
+    if elements.is_empty() {
+        dimensions.clear();
+    }
+    Ok(BinaryArray { element, dimensions, elements })
 }
 
 #[cfg(test)]

@@ -77,8 +77,18 @@ fn text_is_read_with_blanks_quotes_and_escapes() {
         elements.into_iter().map(|element| element.map_or("NULL!".to_owned(), Cow::into_owned)).collect::<Vec<_>>()
     };
     assert_eq!(read(r#"{ 1 , NULL,"NULL" , a\,b , "q\"" }"#), ["1", "NULL!", "NULL", "a,b", "q\""]);
-    assert_eq!(read("[2:3]={7,8}"), ["7", "8"]);
     assert!(read(" { } ").is_empty());
+}
+
+#[test]
+fn binary_arrays_have_dimensions() {
+    let mut bytes = vec![0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 23];
+    bytes.extend([[0, 0, 0, 1], [0, 0, 0, 1], [0, 0, 0, 2], [255, 255, 255, 255]].concat());
+    bytes.extend([0, 0, 0, 1, 7, 255, 255, 255, 255]);
+    let array = parse_array_binary(&bytes).unwrap();
+    assert_eq!((array.element, array.dimensions.as_slice()), (oid::INT4, &[(1, 1), (2, -1)][..]));
+    assert_eq!(array.elements, [Some(&[7][..]), None]);
+    assert!(!array.is_list());
 }
 
 #[test]
@@ -93,12 +103,16 @@ fn malformed_arrays_are_refused() {
         ("{\"a}", "22P02"),
         ("{\"a\"b}", "22P02"),
         ("{{1},{2}}", "0A000"),
+        ("[2:3]={7,8}", "0A000"),
     ] {
         assert_eq!(parse_array_text(input).unwrap_err().state().0, state, "{input}");
     }
     for (bytes, state) in [
         (&b""[..], "22P03"),
-        (b"\0\0\0\x02\0\0\0\0\0\0\0\x17", "0A000"),
+        (b"\0\0\0\x02\0\0\0\0\0\0\0\x17", "22P03"),
+        (b"\0\0\0\x07\0\0\0\0\0\0\0\x17", "54000"),
+        (b"\0\0\0\x01\0\0\0\0\0\0\0\x17\0\0\0\x01\x7f\xff\xff\xff\xff\xff\xff\xff", "22P03"),
+        (b"\0\0\0\x01\0\0\0\0\0\0\0\x17\x7f\xff\xff\xff\0\0\0\0", "22P03"),
         (b"\0\0\0\x01\0\0\0\0\0\0\0\x17\xff\xff\xff\xff\0\0\0\x01", "22P03"),
         (b"\0\0\0\0\0\0\0\0\0\0\0\x17x", "22P03"),
     ] {

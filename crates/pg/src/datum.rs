@@ -59,7 +59,7 @@ pub enum Datum<'a> {
 ///
 /// # Errors
 /// 22P02, 22003, 22007, 22008, 22021, 22023 for invalid text; 22P03 for invalid bytes; 0A000 for a
-/// type without binary input here.
+/// type without binary input here, and for a binary array with several dimensions.
 pub fn decode<'a>(ty: Oid, form: Form, bytes: &'a [u8], zones: ZoneLookup<'_>) -> Result<Datum<'a>> {
     match form {
         Form::Text => decode_text(ty, utf8(bytes)?, zones),
@@ -85,7 +85,11 @@ fn decode_text<'a>(ty: Oid, text: &'a str, zones: ZoneLookup<'_>) -> Result<Datu
         oid::INTERVAL => Datum::Interval(time::parse_interval(text)?),
         oid::UUID => Datum::Uuid(value::parse_uuid(text)?),
         _ => match array_element(ty) {
-            Some(element) => decode_array_text(element, text, zones)?,
+            Some(element) => match decode_array_text(element, text, zones) {
+                // An array with several dimensions or bounds.
+                Err(error) if error.state() == SqlState::FEATURE_NOT_SUPPORTED => Datum::Text(Cow::Borrowed(text)),
+                array => array?,
+            },
             None => Datum::Text(Cow::Borrowed(text)),
         },
     })
@@ -198,15 +202,17 @@ fn decode_jsonb(bytes: &[u8]) -> Result<Datum<'_>> {
 }
 
 fn decode_array_binary(element: Oid, bytes: &[u8]) -> Result<Datum<'_>> {
-    let (sent, values) = parse_array_binary(bytes)?;
-    if sent != element {
-        return Err(Error::new(
-            SqlState::DATATYPE_MISMATCH,
-            format!("binary array of {}, expected elements of type {}", Type::sql_name(sent), Type::sql_name(element)),
-        ));
+    let array = parse_array_binary(bytes)?;
+    if array.element != element {
+        let [sent, expected] = [array.element, element].map(Type::sql_name);
+        let text = format!("binary array of {sent}, expected elements of type {expected}");
+        return Err(Error::new(SqlState::DATATYPE_MISMATCH, text));
+    }
+    if !array.is_list() {
+        return Err(Error::unsupported("arrays with several dimensions or bounds are not supported"));
     }
     let decode_element = |value: Option<_>| value.map_or(Ok(Datum::Null), |bytes| decode_binary(element, bytes));
-    let values = values.into_iter().map(decode_element).collect::<Result<_>>()?;
+    let values = array.elements.into_iter().map(decode_element).collect::<Result<_>>()?;
     Ok(Datum::Array { element, values })
 }
 

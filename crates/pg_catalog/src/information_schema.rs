@@ -1,9 +1,10 @@
 //! `information_schema` of the SQL standard, with PostgreSQL's columns, for stored tables and the catalog itself.
 
 use model::{
-    ColumnRole, DataType, Identity, RowColumn, RowSchema, RowSchemaRef, SequenceSpec, Table, TableName, Type,
+    ColumnRole, DataType, Identity, OtherType, RowColumn, RowSchema, RowSchemaRef, SequenceSpec, Table, TableName, Type,
     ViewColumn, ViewRef, ViewSpec,
 };
+use pg::types::oid;
 
 use crate::cells::{Cell, Relation, Row, row};
 use crate::classes::{Constraint, is_primary, referred};
@@ -254,20 +255,30 @@ fn typed_column(
     };
     let characters = match column.ty {
         Type::Varchar(Some(characters)) | Type::Char(Some(characters)) => Some(i64::from(characters)),
+        Type::Other(OtherType { oid: oid::BIT | oid::VARBIT, typmod: typmod @ 0.. }) => Some(i64::from(typmod)),
         _ => None,
     };
     let octets = match column.ty {
         Type::Text | Type::Varchar(None) | Type::Char(None) => Some(1 << 30),
+        Type::Other(_) => None,
         _ => characters.map(|characters| characters * 4),
     };
-    let times = matches!(column.ty, Type::Time | Type::Timestamp | Type::Timestamptz | Type::Interval);
+    let times = matches!(column.ty.base(), Type::Time | Type::Timestamp | Type::Timestamptz | Type::Interval)
+        || column.ty.oid() == oid::TIMETZ;
+    let shown = column.ty.to_string();
+    let fields = shown.strip_prefix("interval ").map(|fields| fields.split('(').next().unwrap_or(fields).to_uppercase());
+    let digits = match column.ty {
+        Type::Other(other) if other.typmod >= 0 && other.typmod & 0xffff <= 6 => i64::from(other.typmod & 0xffff),
+        _ => 6,
+    };
     let mut row = column_row(facts, place, at as i64 + 1, column.ty.oid(), !column.not_null, numeric, updatable);
     let mut set = |name: &str, cell: Cell| {
         row.iter_mut().filter(|(own, _)| *own == name).for_each(|(_, own)| *own = cell.clone())
     };
     set("character_maximum_length", characters.into());
     set("character_octet_length", octets.into());
-    set("datetime_precision", if times { Some(6) } else { (column.ty == Type::Date).then_some(0) }.into());
+    set("interval_type", fields.into());
+    set("datetime_precision", if times { Some(digits) } else { (column.ty == Type::Date).then_some(0) }.into());
     row
 }
 
@@ -479,11 +490,12 @@ fn column_row(
         is_nullable: if nullable { "YES" } else { "NO" },
         data_type: if is_array { "ARRAY".to_owned() } else { names::format_type(facts, ty, -1) },
         character_maximum_length: Null,
-        character_octet_length: if ty == pg::types::oid::TEXT { Some(1_i64 << 30) } else { None },
+        character_octet_length: if ty == oid::TEXT { Some(1_i64 << 30) } else { None },
         numeric_precision: precision,
         numeric_precision_radix: radix,
         numeric_scale: scale,
-        datetime_precision: if ty == pg::types::oid::TIMESTAMPTZ { Some(6) } else { None },
+        datetime_precision: if ty == oid::TIMESTAMPTZ { Some(6) } else { None },
+        interval_type: Null,
         interval_precision: Null,
         character_set_catalog: Null,
         character_set_schema: Null,

@@ -68,17 +68,12 @@ pub(crate) fn format_type(facts: &StatementFacts, ty: Oid, modifier: i64) -> Str
     if known.name.starts_with('_') && known.element != 0 {
         return format!("{}[]", format_type(facts, known.element, modifier));
     }
-    let name = match known.name {
-        "char" => "\"char\"",
-        _ => Type::sql_name(ty),
-    };
-    match known.name {
-        "numeric" if modifier >= 4 => format!("numeric({},{})", (modifier - 4) >> 16, (modifier - 4) & 0xffff),
-        "varchar" | "bpchar" if modifier >= 4 => format!("{name}({})", modifier - 4),
-        "timestamp" | "timestamptz" | "time" if modifier >= 0 => {
-            name.replacen(" with", &format!("({modifier}) with"), 1)
-        }
-        _ => name.to_owned(),
+    // The modifier of another type is ignored.
+    let typed = i32::try_from(modifier).ok().and_then(|modifier| model::Type::from_oid(ty, modifier));
+    match typed.or_else(|| model::Type::from_oid(ty, -1)) {
+        Some(model::Type::Char(None)) => Type::sql_name(ty).to_owned(),
+        Some(ty) => ty.to_string(),
+        None => Type::sql_name(ty).to_owned(),
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use catalog::{SettingContext, SettingKind};
+use catalog::{SettingContext, SettingKind, TypeId, TypeKind};
 use model::{DataType, Table};
 use pg::types::Type;
 
@@ -91,6 +91,7 @@ fn stored() -> Vec<Relation> {
         pg(1259, "pg_class", PG_CLASS, Some(classes)),
         pg(1249, "pg_attribute", PG_ATTRIBUTE, Some(attributes)),
         pg(1247, "pg_type", PG_TYPE, Some(types)),
+        pg(3541, "pg_range", PG_RANGE, Some(ranges)),
         pg(2610, "pg_index", PG_INDEX, Some(indexes)),
         pg(
             2609,
@@ -254,6 +255,8 @@ const PG_PROC: &str = "oid oid,proname name,pronamespace oid,proowner oid,prolan
 const PG_DATABASE: &str = "oid oid,datname name,datdba oid,encoding int4,datlocprovider char,datistemplate bool,datallowconn bool,\
     datconnlimit int4,datfrozenxid xid,datminmxid xid,dattablespace oid,datcollate text,datctype text,daticulocale text,\
     datcollversion text,datacl aclitem[],tableoid oid";
+const PG_RANGE: &str = "rngtypid oid,rngsubtype oid,rngmultitypid oid,rngcollation oid,rngsubopc oid,rngcanonical regproc,\
+    rngsubdiff regproc,tableoid oid";
 const PG_STAT_ACTIVITY: &str = "datid oid,datname name,pid int4,leader_pid int4,usesysid oid,usename name,application_name text,\
     client_addr text,client_hostname text,client_port int4,backend_start timestamptz,xact_start timestamptz,query_start timestamptz,\
     state_change timestamptz,wait_event_type text,wait_event text,state text,backend_xid xid,backend_xmin xid,query_id int8,query text,\
@@ -269,8 +272,6 @@ const PG_STAT_USER_TABLES: &str = "relid oid,schemaname name,relname name,seq_sc
 fn empty() -> Vec<Relation> {
     [
         (3501, "pg_enum", "oid oid,enumtypid oid,enumsortorder float4,enumlabel name,tableoid oid"),
-        (3541, "pg_range", "rngtypid oid,rngsubtype oid,rngmultitypid oid,rngcollation oid,rngsubopc oid,rngcanonical regproc,\
-            rngsubdiff regproc,tableoid oid"),
         (3256, "pg_policy", "oid oid,polname name,polrelid oid,polcmd char,polpermissive bool,polroles oid[],polqual pg_node_tree,\
             polwithcheck pg_node_tree,tableoid oid"),
         (12_020, "pg_policies", "schemaname name,tablename name,policyname name,permissive text,roles name[],cmd text,qual text,with_check text"),
@@ -529,7 +530,7 @@ fn alignment(ty: Oid, len: i16) -> &'static str {
         _ if ty == pg::types::oid::UUID => "c",
         1 | 64 | -2 => "c",
         2 => "s",
-        8 | 16 => "d",
+        8 | 12 | 16 | 24 | 32 => "d",
         _ => "i",
     }
 }
@@ -565,6 +566,31 @@ fn types(facts: &StatementFacts) -> Vec<Row> {
         rows.push(type_row((row_array, &array, schema), ("b", "A", -1), (0, row_type, 0)));
     }
     rows
+}
+
+/// Rows of `pg_range`: range, element, multirange, operator class, canonical function and function of differences.
+fn ranges(_: &StatementFacts) -> Vec<Row> {
+    const RANGES: [[i64; 6]; 6] = [
+        [3904, 23, 4451, 1978, 3914, 3922],
+        [3906, 1700, 4532, 3125, 0, 3924],
+        [3908, 1114, 4533, 3128, 0, 3929],
+        [3910, 1184, 4534, 3127, 0, 3930],
+        [3912, 1082, 4535, 3122, 3915, 3925],
+        [3926, 20, 4536, 3124, 3928, 3923],
+    ];
+    let row = |[range, element, multirange, class, canonical, difference]: [i64; 6]| {
+        row! {
+            rngtypid: range,
+            rngsubtype: element,
+            rngmultitypid: multirange,
+            rngcollation: 0,
+            rngsubopc: class,
+            rngcanonical: canonical,
+            rngsubdiff: difference,
+            tableoid: 3541,
+        }
+    };
+    RANGES.map(row).into()
 }
 
 /// Result of asyncpg's type query, whose nested recursive queries DataFusion cannot plan.
@@ -607,22 +633,15 @@ fn type_info(facts: &StatementFacts) -> Vec<Row> {
 }
 
 fn base_type(ty: &Type) -> Row {
-    let is_array = ty.name.starts_with('_');
-    let category = match ty.name {
-        _ if is_array || ty.name.ends_with("vector") => "A",
-        "bool" => "B",
-        "int2" | "int4" | "int8" | "float4" | "float8" | "numeric" | "oid" => "N",
-        "regproc" | "regprocedure" | "regclass" | "regtype" | "regnamespace" => "N",
-        "text" | "varchar" | "bpchar" | "name" => "S",
-        "date" | "time" | "timestamp" | "timestamptz" => "D",
-        "interval" => "T",
-        "char" | "pg_node_tree" => "Z",
-        "unknown" => "X",
-        _ if is_pseudo(ty) => "P",
-        _ => "U",
+    let row = catalog::builtin().type_row(TypeId(ty.oid));
+    let kind = match row.map(|row| row.kind) {
+        _ if is_pseudo(ty) => "p",
+        Some(TypeKind::Range) => "r",
+        Some(TypeKind::Multirange) => "m",
+        _ => "b",
     };
-    let kind = if is_pseudo(ty) { "p" } else { "b" };
-    type_row((ty.oid, ty.name, oids::PG_CATALOG), (kind, category, ty.len), (0, ty.element, ty.array))
+    let category = row.map_or('U', |row| char::from(row.category)).to_string();
+    type_row((ty.oid, ty.name, oids::PG_CATALOG), (kind, &category, ty.len), (0, ty.element, ty.array))
 }
 
 fn is_pseudo(ty: &Type) -> bool {
@@ -651,7 +670,7 @@ fn type_row(
         typcategory: category,
         typispreferred: matches!(name, "bool" | "text" | "float8" | "oid" | "timestamptz" | "interval"),
         typisdefined: true,
-        typdelim: ",",
+        typdelim: if name.trim_start_matches('_') == "box" { ";" } else { "," },
         typrelid: relation,
         typelem: element,
         typarray: array,

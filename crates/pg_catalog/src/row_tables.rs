@@ -241,9 +241,9 @@ fn numbers(columns: &[usize]) -> Cell {
     Cell::Ints(columns.iter().map(|at| *at as i64 + 1).collect())
 }
 
-/// PostgreSQL 15's B-tree operator class for a type; 0 for json, which has no order.
+/// PostgreSQL 15's B-tree operator class for a type; 0 for a type without order.
 fn operator_class(ty: Type) -> Oid {
-    match ty {
+    match ty.base() {
         Type::Bool => 10_003,
         Type::Int2 => 1979,
         Type::Int4 => 1978,
@@ -261,6 +261,7 @@ fn operator_class(ty: Type) -> Oid {
         Type::Timestamp => 3128,
         Type::Timestamptz => 3127,
         Type::Interval => 10_022,
+        Type::Other(other) => other.operator_class(),
     }
 }
 

@@ -338,6 +338,19 @@ pub fn binary_of_text(text: &str, oid: u32, out: &mut Vec<u8>) -> Result<()> {
     scalar::send(&scalar::input(text, ty, -1, &ctx)?, ty, out)
 }
 
+/// The text of a value in binary format, as [`binary_of_text`] reads it.
+///
+/// # Errors
+/// 22P03 for malformed bytes; 0A000 for a type without binary format.
+pub fn text_of_binary(bytes: &[u8], oid: u32) -> Result<String> {
+    let (arena, session) = (bumpalo::Bump::new(), scalar::Session::default());
+    let ctx = scalar::Context { arena: &arena, session: &session };
+    let (ty, mut text) = (catalog::TypeId(oid), String::new());
+    let bytes = arena.alloc_slice_copy(bytes);
+    scalar::output(&scalar::receive(bytes, ty, &ctx)?, ty, &ctx, &mut text)?;
+    Ok(text)
+}
+
 /// Days since 2000; the extremes are infinities and stay what they are.
 fn pg_days(days: i64) -> i32 {
     match i32::try_from(days).unwrap_or(i32::MAX) {

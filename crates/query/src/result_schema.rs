@@ -60,7 +60,7 @@ impl Prepared {
 
 /// The Arrow type of a column of a statement that neither DataFusion nor the row executor runs.
 fn type_of(column: &OutputColumn, zone: &str) -> Arrow {
-    match Type::from_oid(column.oid, column.typmod) {
+    match Type::from_oid(column.oid, column.typmod).filter(|ty| !ty.is_other()) {
         Some(ty) => arrow_of(carried(ty), zone),
         None => arrow_of_oid(column.oid, zone).unwrap_or(Arrow::Utf8),
     }

@@ -3,10 +3,13 @@
 //!
 //! The SQL layer does the casts that depend on more than the two types before it calls this module:
 //! any type to text (dates depend on the session's DateStyle), text to any type (unquoted literals
-//! already have a type), and timestamp to and from timestamptz.
+//! already have a type), timestamp to and from timestamptz, and all casts to types without a variant of
+//! their own, also the rounding to a declared precision of seconds.
 
 use model::limits::VALUE_BYTES_MAX;
-use model::{Datum, Error, Numeric, Result, SqlState, Type};
+use std::sync::Arc;
+
+use model::{Array, Datum, Error, Numeric, OtherType, Result, SqlState, Storage, Type};
 
 /// Microseconds per day.
 const DAY_MICROS: i64 = 86_400_000_000;
@@ -19,7 +22,7 @@ const DAY_MICROS: i64 = 86_400_000_000;
 /// infinity to an integer type. 54000: more than [`VALUE_BYTES_MAX`] bytes. 42804: PostgreSQL has
 /// no such assignment cast.
 pub fn coerce<'a>(ty: Type, datum: Datum<'a>) -> Result<Datum<'a>> {
-    Ok(match (ty, datum) {
+    Ok(match (ty.base(), datum) {
         (_, Datum::Null) => Datum::Null,
         (Type::Bool, Datum::Bool(value)) => Datum::Bool(value),
         (Type::Int2, datum) => Datum::Int2(match datum {
@@ -66,8 +69,32 @@ pub fn coerce<'a>(ty: Type, datum: Datum<'a>) -> Result<Datum<'a>> {
         }
         (Type::Uuid, Datum::Uuid(uuid)) => Datum::Uuid(uuid),
         (Type::Timestamptz, Datum::Timestamptz(micros)) => Datum::Timestamptz(micros),
+        (Type::Other(other), datum) => of_other(other, datum)?,
         (ty, datum) => datetime(ty, datum)?,
     })
+}
+
+/// A value of a type without a variant of its own: the SQL layer has cast it already.
+fn of_other(ty: OtherType, datum: Datum<'_>) -> Result<Datum<'_>> {
+    let is_it = match (ty.storage(), &datum) {
+        (Storage::Text, Datum::Text(text)) => {
+            check_length(text.len())?;
+            true
+        }
+        (Storage::Oid, Datum::Oid(_)) => true,
+        (Storage::Encoded, Datum::Array(array)) => {
+            check_length(array.items.len())?;
+            // An array of a type with the same representation: `varchar[]` for `text[]`.
+            if let Some(element) = ty.element().map(Type::oid).filter(|element| *element != array.element) {
+                return Ok(Datum::Array(Arc::new(Array { element, ..Array::clone(array) })));
+            }
+            true
+        }
+        (Storage::Encoded, Datum::Text(_)) => false,
+        (Storage::Encoded, _) => ty.element().is_none(),
+        _ => false,
+    };
+    if is_it { Ok(datum) } else { Err(mismatch(Type::Other(ty), &datum)) }
 }
 
 fn mismatch(ty: Type, datum: &Datum<'_>) -> Error {

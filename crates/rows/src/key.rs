@@ -14,10 +14,11 @@
 //! | text, bytea                           | the bytes (collation C) with 00 escaped as 00 FF, then 00 00; char(n) without trailing blanks |
 //! | uuid                                  | its 16 bytes                                                                      |
 //! | interval                              | its length as a 128-bit integer: one month equals thirty days, as in PostgreSQL   |
+//! | oid and similar; other types           | big-endian; `model::sort_key`                                                     |
 //! | descending                            | all of the above with every bit flipped: NULLS FIRST, PostgreSQL's default for DESC |
 
 use model::limits::INDEX_KEY_BYTES_MAX;
-use model::{Datum, Error, Numeric, Result, SqlState, Type};
+use model::{Datum, Error, Numeric, Result, SqlState, Storage, Type, sort_key};
 
 const PRESENT: u8 = 1;
 const NULL: u8 = 2;
@@ -45,23 +46,31 @@ impl KeyColumn {
 /// it; a numeric may have any scale, a `char(n)` may have trailing blanks.
 ///
 /// # Errors
-/// XX000 (a bug) for a value of another type, or for NULL in a column that is not nullable.
+/// XX000 (a bug) for a value of another type, or for NULL in a column that is not nullable. 0A000 for a `jsonb` value that
+/// nests too deeply to have a key.
 ///
 /// # Cost
 /// Appends at most 17 bytes for fixed types, without allocating if `out` has room.
 pub fn push(out: &mut Vec<u8>, column: &KeyColumn, value: &Datum<'_>) -> Result<()> {
     let start = out.len();
-    let pushed = match (column.nullable, value) {
-        (true, Datum::Null) => {
-            out.push(NULL);
-            true
+    let mut pushed = true;
+    if column.nullable {
+        out.push(if value.is_null() { NULL } else { PRESENT });
+    }
+    match (column.ty, value) {
+        (_, Datum::Null) => pushed = column.nullable,
+        (Type::Other(other), value) if !column.ty.base().is_other() => {
+            debug_assert!(other.typmod >= 0, "BUG: {other} is a type of its own");
+            pushed = push_value(out, column.ty.base(), value);
         }
-        (true, _) => {
-            out.push(PRESENT);
-            push_value(out, column.ty, value)
+        (Type::Other(other), value) => {
+            if let Err(error) = sort_key::push(value, other.oid, out) {
+                out.truncate(start);
+                return Err(error);
+            }
         }
-        (false, _) => push_value(out, column.ty, value),
-    };
+        (ty, value) => pushed = push_value(out, ty, value),
+    }
     if !pushed {
         out.truncate(start);
         return Err(Error::bug(format!("{value:?} in a key column of type {}", column.ty)));
@@ -81,8 +90,8 @@ pub fn push_not_null_prefix(out: &mut Vec<u8>, column: &KeyColumn) {
     }
 }
 
-/// Length of the encoding of `column` at the start of `key`; `None` for a descending column or a
-/// malformed key.
+/// Length of the encoding of `column` at the start of `key`; `None` for a descending column, a
+/// malformed key, or a type whose keys end only with their last part.
 #[must_use]
 pub fn value_bytes(column: &KeyColumn, key: &[u8]) -> Option<usize> {
     if column.descending {
@@ -93,7 +102,7 @@ pub fn value_bytes(column: &KeyColumn, key: &[u8]) -> Option<usize> {
         return Some(mark);
     }
     let value = key.get(mark..)?;
-    let length = match column.ty {
+    let length = match column.ty.base() {
         Type::Bool => 1,
         Type::Int2 => 2,
         Type::Int4 | Type::Float4 | Type::Date => 4,
@@ -116,6 +125,8 @@ pub fn value_bytes(column: &KeyColumn, key: &[u8]) -> Option<usize> {
             };
             3 + value.get(3..)?.iter().position(|byte| *byte == end)? + 1
         }
+        Type::Other(other) if other.storage() == Storage::Oid => 4,
+        Type::Other(_) => return None,
     };
     (value.len() >= length).then_some(mark + length)
 }

@@ -3,7 +3,7 @@
 use super::key::{KeyColumn, check_size, is_null, prefix_end, push, push_not_null_prefix, value_bytes};
 use super::samples::{Sample, types, values};
 use model::limits::INDEX_KEY_BYTES_MAX;
-use model::{Datum, Interval, SqlState, Type};
+use model::{Datum, Interval, SqlState, Storage, Type};
 use proptest::prelude::*;
 use std::cmp::Ordering;
 
@@ -128,7 +128,8 @@ proptest! {
         prop_assert!(key_a == key_b || !(key_a.starts_with(&key_b) || key_b.starts_with(&key_a)));
         // The end of the first value is found whatever follows it.
         let both = [key_a.as_slice(), &key_b].concat();
-        prop_assert_eq!(value_bytes(&column, &both), (!descending).then_some(key_a.len()));
+        let is_encoded = matches!(ty.base(), Type::Other(other) if other.storage() != Storage::Oid) && !a.is_null();
+        prop_assert_eq!(value_bytes(&column, &both), (!descending && !is_encoded).then_some(key_a.len()));
         prop_assert!(descending || is_null(&column, &both) == (nullable && a == Datum::Null));
     }
 

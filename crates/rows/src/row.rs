@@ -20,12 +20,17 @@
 //! | interval                                    |   16 | microseconds (8), days (4), months (4)                             |
 //! | uuid                                        |   16 | its 16 bytes                                                       |
 //! | text, varchar, char, json; bytea            |    4 | variable: UTF-8; bytes. char without trailing blanks               |
+//! | name, "char", jsonb, jsonpath               |    4 | variable: UTF-8; jsonb in its canonical text                       |
+//! | oid, xid, cid, regclass and other reg types |    4 | unsigned                                                           |
+//! | arrays, ranges, bit strings and other types |    4 | variable: `model::encoding`                                        |
 //!
 //! Always true: bytes that are not a row of the layout cause an error (XX001), never a panic,
 //! because rows are also read from the log.
 
 use model::limits::{COLUMNS_PER_TABLE_MAX, ROW_BYTES_MAX};
-use model::{Datum, Error, Interval, Numeric, Precision, Result, RowColumn, RowSchema, SqlState, Type};
+use model::{
+    Datum, Error, Interval, Numeric, Precision, Result, RowColumn, RowSchema, SqlState, Storage, Type, encoding,
+};
 
 /// Bytes of the field count.
 const COUNT_BYTES: usize = 2;
@@ -80,11 +85,14 @@ enum Form {
     Numeric,
     Text,
     Bytes,
+    Oid,
+    /// Bytes of [`encoding`].
+    Encoded,
 }
 
 impl Form {
     fn of(ty: Type) -> Form {
-        match ty {
+        match ty.base() {
             Type::Bool => Form::Bool,
             Type::Int2 => Form::Int2,
             Type::Int4 => Form::Int4,
@@ -104,21 +112,26 @@ impl Form {
             Type::Timestamp => Form::Timestamp,
             Type::Timestamptz => Form::Timestamptz,
             Type::Interval => Form::Interval,
+            Type::Other(other) => match other.storage() {
+                Storage::Oid => Form::Oid,
+                Storage::Text => Form::Text,
+                Storage::Encoded => Form::Encoded,
+            },
         }
     }
 
     fn is_variable(self) -> bool {
-        matches!(self, Form::Numeric | Form::Text | Form::Bytes)
+        matches!(self, Form::Numeric | Form::Text | Form::Bytes | Form::Encoded)
     }
 
     fn slot_bytes(self) -> usize {
         match self {
             Form::Bool => 1,
             Form::Int2 => 2,
-            Form::Int4 | Form::Float4 | Form::Date => 4,
+            Form::Int4 | Form::Float4 | Form::Date | Form::Oid => 4,
             Form::Int8 | Form::Float8 | Form::Scaled64(_) | Form::Time | Form::Timestamp | Form::Timestamptz => 8,
             Form::Scaled128(_) | Form::Interval | Form::Uuid => 16,
-            Form::Numeric | Form::Text | Form::Bytes => END_BYTES,
+            Form::Numeric | Form::Text | Form::Bytes | Form::Encoded => END_BYTES,
         }
     }
 }
@@ -255,26 +268,38 @@ impl RowLayout {
     fn write(&self, values: &[Datum<'_>], out: &mut Vec<u8>) -> Result<()> {
         assert!(values.len() == self.columns(), "BUG: {} values for {} columns", values.len(), self.columns());
         let fixed = self.fixed_bytes(values.len());
-        let variable: usize = self.variable.iter().map(|column| variable_bytes(&values[*column])).sum();
+        // The length of an encoded value is known when it is written.
+        let is_encoded = |column: &usize| self.fields[*column].form == Form::Encoded;
+        let known = self.variable.iter().filter(|column| !is_encoded(column));
+        let variable: usize = known.map(|column| variable_bytes(&values[*column])).sum();
         check_size(fixed + variable)?;
         let start = out.len();
         out.reserve(fixed + variable);
         out.resize(start + fixed, 0);
         out[start..start + COUNT_BYTES].copy_from_slice(&(values.len() as u16).to_le_bytes());
+        let mut encoded = 0;
         for (column, (field, value)) in self.fields.iter().zip(values).enumerate() {
+            let before = out.len();
             if value.is_null() {
                 out[start + self.slot_ends[values.len()] + column / 8] |= 1 << (column % 8);
             } else if !write_value(field.form, value, start + field.slot, out) {
                 out.truncate(start);
                 return Err(Error::bug(format!("column {} is {:?}, its value {value:?}", column + 1, field.form)));
             }
+            if field.form == Form::Encoded {
+                encoded += out.len() - before;
+            }
             if field.form.is_variable() {
                 let end = (out.len() - start) as u32;
                 put(out, start + field.slot, end.to_le_bytes());
             }
         }
-        let (bytes, expected) = (out.len() - start, fixed + variable);
+        let (bytes, expected) = (out.len() - start, fixed + variable + encoded);
         assert!(bytes == expected, "BUG: a row of {bytes} bytes, expected {expected}");
+        if let (true, Err(error)) = (encoded > 0, check_size(bytes)) {
+            out.truncate(start);
+            return Err(error);
+        }
         debug_assert!(self.has_nulls_of(&out[start..], values), "BUG: a row with other NULLs than {values:?}");
         Ok(())
     }
@@ -348,7 +373,7 @@ impl RowLayout {
         if column < count { self.read(row, count, column) } else { self.read(&self.missing, self.columns(), column) }
     }
 
-    /// The columns of a row whose text or bytes have at least `bytes` bytes.
+    /// The columns of a row whose texts, bytes or encoded values have at least `bytes` bytes.
     ///
     /// # Errors
     /// XX001 if the row is damaged.
@@ -358,7 +383,12 @@ impl RowLayout {
             let length = match self.field(row, column)? {
                 Datum::Text(text) => text.len(),
                 Datum::Bytes(value) => value.len(),
-                _ => 0,
+                Datum::Null | Datum::Numeric(_) => 0,
+                // A missing value of a column that was added is not in the row.
+                _ => {
+                    let count = self.count(row)?;
+                    if column < count { self.variable_value(row, count, column)?.len() } else { 0 }
+                }
             };
             if length >= bytes {
                 found.push(column);
@@ -465,6 +495,9 @@ impl RowLayout {
                 Datum::Text(std::str::from_utf8(bytes).map_err(|_| damaged(column, "text that is not UTF-8"))?)
             }
             Form::Bytes => Datum::Bytes(self.variable_value(row, count, column)?),
+            Form::Oid => Datum::Oid(u32::from_le_bytes(take(row, slot)?)),
+            Form::Encoded => encoding::decode(self.variable_value(row, count, column)?)
+                .map_err(|error| damaged(column, error.message()))?,
         })
     }
 
@@ -534,6 +567,8 @@ fn write_value(form: Form, value: &Datum<'_>, slot: usize, out: &mut Vec<u8>) ->
         (Form::Numeric, Datum::Numeric(value)) => value.write_bytes(out),
         (Form::Text, Datum::Text(value)) => out.extend_from_slice(value.as_bytes()),
         (Form::Bytes, Datum::Bytes(value)) => out.extend_from_slice(value),
+        (Form::Oid, Datum::Oid(value)) => put(out, slot, value.to_le_bytes()),
+        (Form::Encoded, value) => encoding::encode(value, out),
         _ => return false,
     }
     true

@@ -1,7 +1,15 @@
 //! Random values of every type, for tests: typical ones, extremes, and equal or nearly equal pairs.
 
-use model::{Datum, Interval, Numeric, Precision, Type};
+use std::sync::Arc;
+
+use model::{Array, Datum, Interval, Numeric, OtherType, Precision, TimeTz, Type};
 use proptest::prelude::*;
+
+const OID: u32 = 26;
+const TIMETZ: u32 = 1266;
+const TIMESTAMP: u32 = 1114;
+const INT4: u32 = 23;
+const INT4_ARRAY: u32 = 1007;
 
 /// An owned value.
 #[derive(Clone, Debug)]
@@ -52,7 +60,15 @@ pub(crate) fn types() -> Vec<Type> {
         Type::Timestamp,
         Type::Timestamptz,
         Type::Interval,
+        other(OID, -1),
+        other(TIMETZ, -1),
+        other(TIMESTAMP, 3),
+        other(INT4_ARRAY, -1),
     ]
+}
+
+fn other(oid: u32, typmod: i32) -> Type {
+    Type::from_oid(oid, typmod).unwrap()
 }
 
 fn of<T: std::fmt::Debug + 'static>(
@@ -121,6 +137,15 @@ pub(crate) fn values(ty: Type) -> BoxedStrategy<Sample> {
             let small = (-2i32..3, -61i32..61, prop_oneof![Just(0i64), Just(86_400_000_000), -3i64..3]);
             let parts = prop_oneof![small, (any::<i32>(), any::<i32>(), any::<i64>())];
             of(parts, |(months, days, micros)| Datum::Interval(Interval { months, days, micros }))
+        }
+        Type::Other(OtherType { oid: OID, .. }) => of(any::<u32>(), Datum::Oid),
+        Type::Other(OtherType { oid: TIMETZ, .. }) => {
+            of((0i64..=86_400_000_000, -3i32..3), |(micros, west)| Datum::TimeTz(TimeTz { micros, west }))
+        }
+        Type::Other(OtherType { oid: TIMESTAMP, .. }) => of(micros, Datum::Timestamp),
+        Type::Other(_) => {
+            let item = prop_oneof![Just(Datum::Null), (-2i32..3).prop_map(Datum::Int4)];
+            of(proptest::collection::vec(item, 0..3), |items| Datum::Array(Arc::new(Array::of(INT4, items))))
         }
     }
 }

@@ -229,6 +229,43 @@ pub fn output(datum: &Datum<'_>, ty: TypeId, ctx: &Context<'_>, text: &mut Strin
     (support(ty)?.output)(datum, builtin().base_type(ty), ctx, text)
 }
 
+/// The text of a value whose type is not known, for messages; nothing for NULL.
+#[must_use]
+pub fn shown(datum: &Datum<'_>, ctx: &Context<'_>) -> String {
+    let ty = match datum {
+        Datum::Null => return String::new(),
+        Datum::Bool(_) => TypeId::BOOL,
+        Datum::Int2(_) => TypeId::INT2,
+        Datum::Int4(_) => TypeId::INT4,
+        Datum::Int8(_) => TypeId::INT8,
+        Datum::Float4(_) => TypeId::FLOAT4,
+        Datum::Float8(_) => TypeId::FLOAT8,
+        Datum::Numeric(_) => TypeId::NUMERIC,
+        Datum::Text(_) => TypeId::TEXT,
+        Datum::Bytes(_) => TypeId::BYTEA,
+        Datum::Uuid(_) => TypeId::UUID,
+        Datum::Date(_) => TypeId::DATE,
+        Datum::Time(_) => TypeId::TIME,
+        Datum::Timestamp(_) => TypeId::TIMESTAMP,
+        Datum::Timestamptz(_) => TypeId::TIMESTAMPTZ,
+        Datum::Interval(_) => TypeId::INTERVAL,
+        Datum::Oid(_) => TypeId::OID,
+        Datum::TimeTz(_) => TypeId::TIMETZ,
+        Datum::Bits(_) => TypeId::VARBIT,
+        Datum::Network(_) => TypeId(869),
+        Datum::Mac(bytes) => TypeId(if bytes >> 48 == 0 { 829 } else { 774 }),
+        Datum::Array(array) => builtin().array_of(TypeId(array.element)).unwrap_or(TypeId::ANYARRAY),
+        Datum::Record(_) => TypeId::RECORD,
+        Datum::Range(_) => TypeId::ANYRANGE,
+        Datum::Multirange(_) => TypeId::ANYMULTIRANGE,
+        Datum::Geometry(geometry) => builtin().type_named(geometry.type_name()).unwrap_or(TypeId::POINT),
+    };
+    let mut text = String::new();
+    // A value that cannot be written is left out of the message.
+    let _ = output(datum, ty, ctx, &mut text);
+    text
+}
+
 /// Orders two values of a type that are not NULL, as ORDER BY does.
 ///
 /// # Errors

@@ -4,6 +4,8 @@ use catalog::TypeId;
 use model::{Datum, Error, Geometry, Point, Range, RangeBound, Result};
 use pg::time::{EPOCH_DAYS, EPOCH_MICROS};
 
+const JSONPATH: TypeId = TypeId(4072);
+
 /// Appends the binary form of a value, without its length; nothing for NULL.
 ///
 /// # Errors
@@ -20,8 +22,11 @@ pub fn send(datum: &Datum<'_>, ty: TypeId, out: &mut Vec<u8>) -> Result<()> {
         Datum::Float8(value) => out.extend_from_slice(&value.to_be_bytes()),
         Datum::Numeric(value) => pg::numeric::write_binary(out, value),
         Datum::Text(text) => {
-            if ty == TypeId::JSONB {
-                out.push(1);
+            match ty {
+                TypeId::CHAR => return Ok(out.push(pg::value::char_byte(text))),
+                // A version number.
+                TypeId::JSONB | JSONPATH => out.push(1),
+                _ => {}
             }
             out.extend_from_slice(text.as_bytes());
         }
@@ -112,11 +117,11 @@ fn with_length(datum: &Datum<'_>, ty: TypeId, out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// Flags of a range's binary form.
-const EMPTY: u8 = 1;
-const LOWER_INCLUSIVE: u8 = 2;
-const UPPER_INCLUSIVE: u8 = 4;
-const LOWER_INFINITE: u8 = 8;
-const UPPER_INFINITE: u8 = 16;
+pub(crate) const EMPTY: u8 = 1;
+pub(crate) const LOWER_INCLUSIVE: u8 = 2;
+pub(crate) const UPPER_INCLUSIVE: u8 = 4;
+pub(crate) const LOWER_INFINITE: u8 = 8;
+pub(crate) const UPPER_INFINITE: u8 = 16;
 
 fn send_range(range: &Range<'_>, out: &mut Vec<u8>) -> Result<()> {
     let Range::Between(low, high) = range else {

@@ -445,7 +445,7 @@ fn set_type(
     using: Option<&Expr>,
 ) -> Result<()> {
     let at = draft.column(name)?;
-    let declared = types::declared(ty, draft.session.facts()?, &mut draft.notices)?;
+    let declared = types::declared(ty, name, draft.session.facts()?)?;
     if declared.is_serial {
         return Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("type \"{ty}\" does not exist")));
     }

@@ -40,7 +40,7 @@ impl Draft<'_> {
     ) -> Result<()> {
         let name = def.name.to_string();
         let Some(ty) = &def.ty else { return Err(Error::bug("a column without type")) };
-        let declared = types::declared(ty, self.session.facts()?, &mut self.notices)?;
+        let declared = types::declared(ty, &name, self.session.facts()?)?;
         let mut column = RowColumn::new(&name, declared.ty);
         let values_from = self.options(&mut column, def, declared.is_serial, new_constraints)?;
         if SYSTEM_COLUMNS.contains(&name.as_str()) {
@@ -667,6 +667,7 @@ fn is_kept(from: Type, to: Type) -> bool {
     }
     match (from, to) {
         (from, to) if from == to => true,
+        (from, to) if from.is_other() && from.base() == to => true,
         (Type::Numeric(Some(from)), Type::Numeric(Some(to))) => from.scale == to.scale && from.digits <= to.digits,
         (Type::Numeric(_), Type::Numeric(None)) => true,
         (Type::Varchar(Some(from)), Type::Varchar(Some(to)))

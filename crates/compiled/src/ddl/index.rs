@@ -8,7 +8,7 @@ use parser::ast::{
 use super::column::check_collation;
 use super::draft::Draft;
 use super::inheritance::Following;
-use super::{Catalog, Definition, Notice, alter, create, generated, inheritance, is_taken, names, partition};
+use super::{Catalog, Definition, Notice, alter, create, generated, inheritance, is_taken, names, partition, types};
 use crate::statement::Session;
 
 /// Plans a CREATE INDEX; `None` for a table of the other store.
@@ -170,27 +170,13 @@ fn column(name: &str, draft: &Draft<'_>) -> Result<usize> {
 /// The name of an operator class, unless it is the default of the type. All those of text order it by its bytes, as this
 /// store does.
 fn operator_class(class: &ast::Name, ty: Type) -> Result<Option<String>> {
-    let (default, others): (&str, &[&str]) = match ty {
-        Type::Bool => ("bool_ops", &[]),
-        Type::Int2 => ("int2_ops", &[]),
-        Type::Int4 => ("int4_ops", &[]),
-        Type::Int8 => ("int8_ops", &[]),
-        Type::Float4 => ("float4_ops", &[]),
-        Type::Float8 => ("float8_ops", &[]),
-        Type::Numeric(_) => ("numeric_ops", &[]),
-        Type::Text | Type::Varchar(_) => ("text_ops", &["varchar_ops", "text_pattern_ops", "varchar_pattern_ops"]),
-        Type::Char(_) => ("bpchar_ops", &["bpchar_pattern_ops"]),
-        Type::Bytes => ("bytea_ops", &[]),
-        Type::Uuid => ("uuid_ops", &[]),
-        Type::Date => ("date_ops", &[]),
-        Type::Time => ("time_ops", &[]),
-        Type::Timestamp => ("timestamp_ops", &[]),
-        Type::Timestamptz => ("timestamptz_ops", &[]),
-        Type::Interval => ("interval_ops", &[]),
-        Type::Json => ("", &[]),
+    let others: &[&str] = match ty {
+        Type::Text | Type::Varchar(_) => &["varchar_ops", "text_pattern_ops", "varchar_pattern_ops"],
+        Type::Char(_) => &["bpchar_pattern_ops"],
+        _ => &[],
     };
     let name = class.name.as_str();
-    if name == default {
+    if Some(name) == types::default_operator_class(ty) {
         return Ok(None);
     }
     if others.contains(&name) {

@@ -43,24 +43,9 @@ fn wrong_object(text: impl Into<String>) -> Error {
 
 /// Whether an operator class is the default one of a type.
 fn is_default_class(class: &ast::Name, ty: Type) -> bool {
-    let name = match ty {
-        Type::Bool => "bool_ops",
-        Type::Int2 => "int2_ops",
-        Type::Int4 => "int4_ops",
-        Type::Int8 => "int8_ops",
-        Type::Float4 => "float4_ops",
-        Type::Float8 => "float8_ops",
-        Type::Numeric(_) => "numeric_ops",
-        Type::Text => "text_ops",
-        Type::Varchar(_) => return matches!(class.name.as_str(), "text_ops" | "varchar_ops"),
-        Type::Char(_) => "bpchar_ops",
-        Type::Date => "date_ops",
-        Type::Timestamp => "timestamp_ops",
-        Type::Timestamptz => "timestamptz_ops",
-        Type::Uuid => "uuid_ops",
-        _ => return false,
-    };
-    class.name == name && class.qualifier.iter().all(|schema| schema == "pg_catalog")
+    let is_it = super::types::default_operator_class(ty) == Some(class.name.as_str())
+        || matches!(ty, Type::Varchar(_)) && class.name == "varchar_ops";
+    is_it && class.qualifier.iter().all(|schema| schema == "pg_catalog")
 }
 
 /// The partitioned table that PARTITION OF names.

@@ -1,10 +1,9 @@
 //! Column types in definition statements.
 
-use catalog::TypeId;
+use catalog::{TypeKind, builtin};
 use model::{Error, Result, SqlState, Type};
-use parser::ast::{TypeName, interval};
+use parser::ast::TypeName;
 
-use super::Notice;
 use crate::stored_expressions::named_type;
 
 /// A declared type. `is_serial`: the column gets a sequence.
@@ -14,37 +13,22 @@ pub(super) struct Declared {
     pub(super) is_serial: bool,
 }
 
-/// Maximum fractional digits of seconds, as in PostgreSQL.
-const SECOND_DIGITS: i32 = 6;
-
-/// Resolves a declared type; `session` has the facts of the session.
+/// Resolves the declared type of a column; `session` has the facts of the session.
 ///
 /// # Errors
-/// 42704 for an unknown type; 22023 for an invalid modifier; 0A000 for a type that `rows` tables do not support.
-pub(super) fn declared(ty: &TypeName, session: &scalar::Session, notices: &mut Vec<Notice>) -> Result<Declared> {
+/// 42704 for an unknown type; 22023 for an invalid modifier; 42P16 for a pseudo-type; 0A000 for a type that `rows` tables
+/// do not support.
+pub(super) fn declared(ty: &TypeName, column: &str, session: &scalar::Session) -> Result<Declared> {
     if let Some(ty) = serial(ty) {
         return Ok(Declared { ty, is_serial: true });
     }
     let (oid, typmod) = named_type(ty, session)?;
+    if builtin().type_row(oid).is_some_and(|row| row.kind == TypeKind::Pseudo) {
+        let text = format!("column \"{column}\" has pseudo-type {}", builtin().type_name(oid));
+        return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
+    }
     let plain = |ty| Ok(Declared { ty, is_serial: false });
-    if oid == TypeId::JSONB {
-        let text = "type jsonb is stored as json: its text is stored unchanged, and has no ordering and no operators";
-        notices.push(Notice::new(text));
-        return plain(Type::Json);
-    }
-    let (name, digits) = match oid {
-        TypeId::TIME => ("time", typmod),
-        TypeId::TIMESTAMP => ("timestamp", typmod),
-        TypeId::TIMESTAMPTZ => ("timestamptz", typmod),
-        // The upper half has the fields, the lower one the digits; all of its bits are set without these.
-        TypeId::INTERVAL if typmod >> 16 == interval::FULL => ("interval", typmod & 0xffff),
-        _ => return Type::from_oid(oid.0, typmod).map_or_else(|| Err(unsupported(ty)), plain),
-    };
-    if digits >= 0 && digits != SECOND_DIGITS {
-        let text = format!("type {name}({digits}) is not supported on rows tables");
-        return Err(Error::unsupported(text).with_hint(format!("use {name}, which keeps microseconds")));
-    }
-    Type::from_oid(oid.0, -1).map_or_else(|| Err(unsupported(ty)), plain)
+    Type::from_oid(oid.0, typmod).map_or_else(|| Err(unsupported(ty)), plain)
 }
 
 /// The type of `serial` and its like.
@@ -61,10 +45,8 @@ fn serial(ty: &TypeName) -> Option<Type> {
 }
 
 fn unsupported(ty: &TypeName) -> Error {
-    Error::unsupported(format!("type {ty} is not supported on rows tables")).with_hint(
-        "supported types: smallint, integer, bigint, numeric, real, double precision, boolean, text, varchar, char, bytea, uuid, json, date, \
-         time, timestamp, timestamptz, interval",
-    )
+    Error::unsupported(format!("type {ty} is not supported on rows tables"))
+        .with_hint("Text search, xml, pg_lsn and other types without values here can be stored as text.")
 }
 
 /// Error for a type without an order, which cannot be indexed.
@@ -78,4 +60,44 @@ pub(super) fn check_ordered(ty: Type) -> Result<()> {
     let text = format!("data type {} has no default operator class for access method \"btree\"", ty.sql_name());
     let hint = "You must specify an operator class for the index or define a default operator class for the data type.";
     Err(Error::new(SqlState::UNDEFINED_OBJECT, text).with_hint(hint))
+}
+
+/// Name of PostgreSQL's default B-tree operator class; `None` for types without an order.
+pub(super) fn default_operator_class(ty: Type) -> Option<&'static str> {
+    Some(match ty.base() {
+        Type::Bool => "bool_ops",
+        Type::Int2 => "int2_ops",
+        Type::Int4 => "int4_ops",
+        Type::Int8 => "int8_ops",
+        Type::Float4 => "float4_ops",
+        Type::Float8 => "float8_ops",
+        Type::Numeric(_) => "numeric_ops",
+        Type::Text | Type::Varchar(_) => "text_ops",
+        Type::Char(_) => "bpchar_ops",
+        Type::Bytes => "bytea_ops",
+        Type::Uuid => "uuid_ops",
+        Type::Date => "date_ops",
+        Type::Time => "time_ops",
+        Type::Timestamp => "timestamp_ops",
+        Type::Timestamptz => "timestamptz_ops",
+        Type::Interval => "interval_ops",
+        Type::Json => return None,
+        Type::Other(other) if other.element().is_some() => "array_ops",
+        Type::Other(other) => match other.sql_name() {
+            "\"char\"" => "char_ops",
+            "name" => "name_ops",
+            "inet" | "cidr" => "inet_ops",
+            "time with time zone" => "timetz_ops",
+            "bit" => "bit_ops",
+            "bit varying" => "varbit_ops",
+            "money" => "money_ops",
+            "macaddr" => "macaddr_ops",
+            "macaddr8" => "macaddr8_ops",
+            "jsonb" => "jsonb_ops",
+            range if range.ends_with("multirange") => "multirange_ops",
+            range if range.ends_with("range") => "range_ops",
+            _ if other.is_ordered() => "oid_ops",
+            _ => return None,
+        },
+    })
 }

@@ -22,6 +22,15 @@ impl Ty {
         let modifiers = match ty {
             Type::Numeric(Some(precision)) => vec![i32::from(precision.digits), i32::from(precision.scale)],
             Type::Varchar(Some(length)) | Type::Char(Some(length)) => vec![length as i32],
+            Type::Other(other) => match other.element() {
+                Some(element) => Ty::of(element).modifiers,
+                None if other.typmod < 0 => Vec::new(),
+                None if other.oid == TypeId::INTERVAL.0 => {
+                    let (fields, digits) = (other.typmod >> 16, other.typmod & 0xffff);
+                    if digits == 0xffff { vec![fields] } else { vec![fields, digits] }
+                }
+                None => vec![other.typmod],
+            },
             _ => Vec::new(),
         };
         Ty { id: TypeId(ty.oid()), modifiers }

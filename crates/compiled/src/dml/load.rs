@@ -113,6 +113,8 @@ impl Load {
     /// The load of rows of these types by an INSERT.
     pub(crate) fn lowered(insert: Insert, types: Vec<Type>, parts: Parts) -> Load {
         let Parts { subqueries, derived, hashed, computes, failure, .. } = parts;
+        // Values of these types are read by the session's facts.
+        let computes = computes || types.iter().any(|ty| ty.is_other());
         Load { insert, types, subqueries, derived, hashed, computes, failure }
     }
 
@@ -264,12 +266,17 @@ fn inserted(table: &Arc<RowTable>, columns: &[usize], stored: &mut StoredExpress
 
 /// Decodes a value and converts it to the column type.
 fn read<'a>(ty: Type, form: Form, bytes: &'a [u8], ctx: &'a ExecContext<'a>) -> Result<Datum<'a>> {
+    let (zone, arena) = (ctx.session.zone, ctx.arena);
     if form == Form::Binary {
-        return rows::coerce(ty, pg::row_value::read_binary(ty, bytes)?);
+        let value = cast::parse_binary(bytes, ty, zone, arena)?;
+        return rows::coerce(ty, cast::limited(value, ty, cast::Context::Assignment, zone, arena)?);
     }
     let text = pg::row_value::read_text(bytes)?;
     match ty {
         Type::Text | Type::Varchar(_) | Type::Char(_) => rows::coerce(ty, Datum::Text(text)),
-        ty => rows::coerce(ty, cast::parse(text, ty, ctx.session.zone, ctx.arena)?),
+        ty => {
+            let value = cast::parse(text, ty, zone, arena)?;
+            rows::coerce(ty, cast::limited(value, ty, cast::Context::Assignment, zone, arena)?)
+        }
     }
 }

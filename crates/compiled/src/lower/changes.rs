@@ -13,11 +13,12 @@ use binder::tree::{
     Assignment, Change, ChangeStatement, Column, Conflict as BoundConflict, Delete, Insert, Output as BoundOutput,
     Query, Rel, RowCheck, RowQuery, Statement, Table, Update,
 };
+use catalog::TypeId;
 use model::{Datum, Error, Result};
 use parser::ast;
 use rows::RowTable;
 use rustc_hash::FxHashSet;
-use scalar::{Expr as Bound, ExprKind};
+use scalar::{Expr as Bound, ExprKind, Subscript};
 
 use super::relations::outputs;
 use super::{
@@ -27,7 +28,7 @@ use super::{
 use crate::array::ParamType;
 use crate::constraints::{TARGET, Writer};
 use crate::dml::{self, Arbiter, ChangeDraft, Conflict, EXCLUDED, Load, Rows, Target, check_late};
-use crate::expr::{Expr, Value};
+use crate::expr::{Expr, Layout, PartAssignment, StepKind, Value};
 use crate::foreign_keys::{ChangeKind, ForeignKeys};
 use crate::from::Source;
 use crate::partitions::{Movement, Routes};
@@ -125,7 +126,7 @@ impl<'q> Lowering<'q> {
         variants: &Variants<'q>,
         declared: &[Option<ParamType>],
     ) -> Lower<Compiled> {
-        self.parameters(declared, true)?;
+        self.parameters(declared)?;
         let work = match change {
             Change::Insert(insert) => Work::Insert(self.insert(insert)?),
             Change::Merge(_) => return refused("MERGE"),
@@ -193,7 +194,7 @@ impl<'q> Lowering<'q> {
         }
         self.compute(&wanted);
         let table = self.stored(&insert.table)?;
-        let row = self.inserted_row(columns.iter().map(|(_, value)| value), &table)?;
+        let row = self.inserted_row(insert, columns.iter().map(|(_, value)| value), &table)?;
         let made = self.insert_of(insert, table, Rows::External(row))?;
         if self.reads_parameter || !self.parts.arrays.is_empty() {
             return refused("a parameter outside of the query of INSERT");
@@ -203,9 +204,6 @@ impl<'q> Lowering<'q> {
 
     /// The plan of an INSERT of these rows.
     fn insert_of(&mut self, insert: &'q Insert, table: Arc<RowTable>, rows: Rows) -> Lower<dml::Insert> {
-        if !insert.parts.is_empty() {
-            return refused("an assignment to a part of a column");
-        }
         let queries = self.parts.subqueries.len();
         self.current().sources = [TARGET, EXCLUDED].map(|slot| Source::stored(slot, Arc::clone(&table))).into();
         let conflict = match &insert.conflict {
@@ -230,16 +228,16 @@ impl<'q> Lowering<'q> {
 
     fn inserted_rows(&mut self, insert: &'q Insert, table: &RowTable) -> Lower<Rows> {
         if let Rel::Values { rows, columns } = &insert.source
-            && *columns == insert.row
+            && columns.starts_with(&insert.row)
         {
-            let row = |row: &Vec<Bound>| self.inserted_row(row.iter(), table);
+            let row = |row: &'q Vec<Bound>| self.inserted_row(insert, row.iter(), table);
             return Ok(Rows::Values(rows.iter().map(row).collect::<Lower<_>>()?));
         }
         let Some((input, columns)) = projected(insert) else { return refused("this source of rows") };
         let wanted = columns_read(input, columns)?;
         let (select, _) = self.inside(|lowering| lowering.select(input, &wanted))?;
         self.compute(&wanted);
-        let row = self.inserted_row(columns.iter().map(|(_, value)| value), table)?;
+        let row = self.inserted_row(insert, columns.iter().map(|(_, value)| value), table)?;
         Ok(Rows::Select(Box::new(select), row))
     }
 
@@ -251,12 +249,26 @@ impl<'q> Lowering<'q> {
         }
     }
 
-    /// A value for each column of the table, also for those that were dropped.
-    fn inserted_row<'v>(&mut self, values: impl Iterator<Item = &'v Bound>, table: &RowTable) -> Lower<Vec<Expr>> {
+    /// A value for each column of the table, also for those that were dropped. The last values are those of parts of
+    /// columns.
+    fn inserted_row<'v>(
+        &mut self,
+        insert: &'q Insert,
+        mut values: impl Iterator<Item = &'v Bound>,
+        table: &RowTable,
+    ) -> Lower<Vec<Expr>> {
         let mut row = vec![Expr::Value(Value::Plain(Datum::Null)); table.schema.columns.len()];
-        for ((at, _), value) in table.schema.shown().zip(values) {
+        for ((at, _), value) in table.schema.shown().zip(&mut values) {
             row[at] = self.expr(value)?;
         }
+        let level = self.level();
+        for (part, value) in insert.parts.iter().zip(values) {
+            if let ExprKind::Column(number) = part.value.kind {
+                let expr = self.expr(value)?;
+                self.definitions[number as usize] = Some(Definition::Expr { level, expr });
+            }
+        }
+        self.with_parts(insert, table, &mut row)?;
         Ok(row)
     }
 
@@ -320,14 +332,63 @@ impl<'q> Lowering<'q> {
         }
         let shown: Vec<usize> = table.schema.shown().map(|(at, _)| at).collect();
         let mut values = Vec::with_capacity(set.assignments.len());
-        for Assignment { column, subscripts, value } in set.assignments {
-            if !subscripts.is_empty() {
-                return refused("an assignment to a part of a column");
+        for assignment in set.assignments {
+            let at = shown[assignment.column];
+            if assignment.subscripts.is_empty() {
+                values.push((at, self.expr(&assignment.value)?));
+                continue;
             }
-            values.push((shown[*column], self.expr(value)?));
+            // Assignments to several parts of a column are made one after the other.
+            let found = values.iter().position(|(column, _)| *column == at).unwrap_or_else(|| {
+                values.push((at, self.field(table, at)));
+                values.len() - 1
+            });
+            let target = std::mem::replace(&mut values[found].1, Expr::Now);
+            values[found].1 = self.part_assigned(assignment, table, target)?;
         }
         values.sort_by_key(|(column, _)| *column);
         Ok(values)
+    }
+
+    /// A column of the row that is changed.
+    fn field(&self, table: &RowTable, column: usize) -> Expr {
+        Expr::Field { slot: TARGET, column, layout: Layout(Arc::clone(&table.layout)) }
+    }
+
+    /// The value of a column after an assignment to a part of it.
+    fn part_assigned(&mut self, assignment: &'q Assignment, table: &RowTable, target: Expr) -> Lower<Expr> {
+        let Some((_, column)) = table.schema.shown().nth(assignment.column) else {
+            return Err(Error::bug("an assignment to a column that the table lacks").into());
+        };
+        let mut of = vec![target, self.expr(&assignment.value)?];
+        let mut steps = Vec::with_capacity(assignment.subscripts.len());
+        for subscript in &assignment.subscripts {
+            steps.push(match subscript {
+                Subscript::Index(index) => {
+                    of.push(self.expr(index)?);
+                    StepKind::Index
+                }
+                Subscript::Slice(low, high) => {
+                    for bound in low.iter().chain(high) {
+                        of.push(self.expr(bound)?);
+                    }
+                    StepKind::Slice(low.is_some(), high.is_some())
+                }
+            });
+        }
+        self.parts.computes = true;
+        Ok(Expr::AssignPart(Box::new(PartAssignment { ty: TypeId(column.ty.oid()), steps }), of))
+    }
+
+    /// Applies the assignments to parts of an INSERT's columns to its row.
+    fn with_parts(&mut self, insert: &'q Insert, table: &RowTable, row: &mut [Expr]) -> Lower<()> {
+        let shown: Vec<usize> = table.schema.shown().map(|(at, _)| at).collect();
+        for part in &insert.parts {
+            let at = shown[part.column];
+            let target = std::mem::replace(&mut row[at], Expr::Now);
+            row[at] = self.part_assigned(part, table, target)?;
+        }
+        Ok(())
     }
 
     /// Defines the columns of `SET (a, b) = (SELECT …)`, each as a subquery of its own.
@@ -376,7 +437,9 @@ impl<'q> Lowering<'q> {
 /// after all of the query ran.
 fn projected(insert: &Insert) -> Option<(&Rel, &[(u32, Bound)])> {
     match &insert.source {
-        Rel::Project { input, columns } if columns.iter().map(|(column, _)| column).eq(&insert.row) => {
+        Rel::Project { input, columns }
+            if columns.iter().map(|(column, _)| column).take(insert.row.len()).eq(&insert.row) =>
+        {
             Some((input, columns))
         }
         _ => None,

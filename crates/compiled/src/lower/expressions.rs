@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use bumpalo::Bump;
 use catalog::{TypeId, Volatility, builtin};
-use model::{Datum, Error, SequenceRef, SqlState, Type};
+use model::{Datum, Error, SequenceRef, SqlState, Storage, Type};
 use scalar::{BooleanTest, Call, Context, Expr as Bound, ExprKind, SqlValue, SubqueryKind, Value as BoundValue};
 
 use super::constants::constant;
-use super::natives::{Native, Session, comparison, native, plain};
+use super::natives::{Native, Session, comparison, native, plain, sorted};
 use super::{Definition, Lower, Lowering, refused, type_name};
-use crate::array::Array;
+use crate::array::{Array, ParamType};
 use crate::cast::Context as CastContext;
 use crate::expr::{Comparison, Expr, Layout, ScalarCall, Value, all_of, any_of, rows_compared};
 use crate::sequences::SessionFunction;
@@ -56,8 +56,8 @@ impl Lowering<'_> {
             ExprKind::And(list) => self.connected(list, false),
             ExprKind::Or(list) => self.connected(list, true),
             ExprKind::Not(of) => Ok(negated(self.expr(of)?)),
-            ExprKind::IsNull(of) if plain(of.ty).is_some() => self.is_null(of, false),
-            ExprKind::IsNotNull(of) if plain(of.ty).is_some() => self.is_null(of, true),
+            ExprKind::IsNull(of) if is_no_row(of.ty) => self.is_null(of, false),
+            ExprKind::IsNotNull(of) if is_no_row(of.ty) => self.is_null(of, true),
             ExprKind::BooleanTest(of, test) => {
                 let of = self.expr(of)?;
                 Ok(match test {
@@ -69,21 +69,21 @@ impl Lowering<'_> {
                     BooleanTest::NotUnknown => Expr::IsNull { of: Box::new(of), not: true },
                 })
             }
-            ExprKind::Distinct(call, pair) => match comparison(call.function) {
+            ExprKind::Distinct(call, pair) => match comparison(call) {
                 Some((_, ty)) => {
                     let [left, right] = self.sides(&pair[0], &pair[1], ty)?;
                     Ok(is_distinct(left, right, false))
                 }
                 None => self.computation(expr),
             },
-            ExprKind::NullIf(call, pair) => match comparison(call.function) {
+            ExprKind::NullIf(call, pair) => match comparison(call) {
                 Some((_, ty)) if pair.iter().all(|side| is_kept(side.ty, ty)) => {
                     Ok(Expr::NullIf(Box::new([self.expr(&pair[0])?, self.expr(&pair[1])?])))
                 }
                 _ => self.computation(expr),
             },
             ExprKind::Quantified { all, call, operands } => self.quantified(*all, call, operands, expr),
-            ExprKind::InList { all, call, left, list } => match comparison(call.function) {
+            ExprKind::InList { all, call, left, list } => match comparison(call) {
                 Some((by, ty)) if by == if *all { Comparison::NotEqual } else { Comparison::Equal } => {
                     let what = self.as_type(left, ty)?;
                     let list = list.iter().map(|one| self.as_type(one, ty)).collect::<Lower<_>>()?;
@@ -100,7 +100,7 @@ impl Lowering<'_> {
                 self.check_one_length(expr, list.iter())?;
                 self.coalesce(list)
             }
-            ExprKind::Extreme { greatest, list } if plain(expr.ty).is_some_and(Type::is_ordered) => {
+            ExprKind::Extreme { greatest, list } if sorted(expr.ty).is_some() => {
                 self.check_one_length(expr, list.iter())?;
                 Ok(Expr::Extreme { of: self.exprs(list)?, greatest: *greatest })
             }
@@ -172,18 +172,14 @@ impl Lowering<'_> {
 
     fn parameter(&mut self, param: usize, ty: TypeId) -> Lower<Expr> {
         self.reads_parameter = true;
-        match (plain(ty), builtin().element_of(ty).and_then(plain)) {
+        match ParamType::from_oid(ty.0) {
             // Blanks at the end are not significant and never stored.
-            (Some(ty @ Type::Char(_)), _) => Ok(cast_to(Expr::Param(param), ty)),
-            (Some(_), _) => Ok(Expr::Param(param)),
+            Some(ParamType::Plain(ty @ Type::Char(_))) => Ok(cast_to(Expr::Param(param), ty)),
+            Some(ParamType::Plain(_)) => Ok(Expr::Param(param)),
             // A column of INSERT … SELECT that is not read: the parameter has the type of the table's column.
-            (None, None) if ty == TypeId::UNKNOWN => Ok(Expr::Param(param)),
-            (None, Some(element)) => Ok(Expr::ArrayParam { param, element }),
-            (None, None) if ty == TypeId::JSONB => {
-                self.parts.computes = true;
-                Ok(of_text(Expr::Param(param), ty))
-            }
-            (None, None) => refused(format!("a parameter of type {}", type_name(ty))),
+            None if ty == TypeId::UNKNOWN => Ok(Expr::Param(param)),
+            Some(ParamType::Array(element)) => Ok(Expr::ArrayParam { param, element }),
+            None => refused(format!("a parameter of type {}", type_name(ty))),
         }
     }
 
@@ -211,7 +207,7 @@ impl Lowering<'_> {
     }
 
     fn call(&mut self, call: &Call, arguments: &[Bound], expr: &Bound) -> Lower<Expr> {
-        let found = native(call.function);
+        let found = native(call);
         Ok(match (found, arguments) {
             (Some(Native::Compare(comparison, ty)), [left, right]) => {
                 Expr::Compare(comparison, Box::new(self.sides(left, right, ty)?))
@@ -264,7 +260,7 @@ impl Lowering<'_> {
         expr: &Bound,
     ) -> Lower<Option<Expr>> {
         let ExprKind::Constant(BoundValue::Plain(Datum::Int4(typmod))) = length.kind else { return Ok(None) };
-        let Some(to) = Type::from_oid(expr.ty.0, typmod) else { return Ok(None) };
+        let Some(to) = Type::from_oid(expr.ty.0, typmod).filter(|ty| !ty.is_other()) else { return Ok(None) };
         let is_false = |one: &Bound| matches!(one.kind, ExprKind::Constant(BoundValue::Plain(Datum::Bool(false))));
         let by = if explicit.is_some_and(is_false) { CastContext::Assignment } else { CastContext::Explicit };
         Ok(Some(Expr::Cast { what: Box::new(self.expr(of)?), to, by }))
@@ -332,6 +328,8 @@ impl Lowering<'_> {
         match (plain(of.ty), plain(expr.ty)) {
             (Some(from), Some(to @ Type::Char(_))) if !matches!(from, Type::Char(_)) => Ok(cast_to(self.expr(of)?, to)),
             (Some(_), Some(_)) => self.expr(of),
+            // The value of a type that shares its representation, such as that of cidr as one of inet.
+            (None, None) if is_same_storage(of.ty, expr.ty) => self.expr(of),
             _ => self.computation(expr),
         }
     }
@@ -363,7 +361,7 @@ impl Lowering<'_> {
     }
 
     fn quantified(&mut self, all: bool, call: &Call, operands: &[Bound; 2], expr: &Bound) -> Lower<Expr> {
-        let Some((by, ty)) = comparison(call.function) else { return self.computation(expr) };
+        let Some((by, ty)) = comparison(call) else { return self.computation(expr) };
         let [left, right] = operands;
         let is_list = matches!((by, all), (Comparison::Equal, false) | (Comparison::NotEqual, true));
         let listed = match &right.kind {
@@ -449,7 +447,7 @@ impl Lowering<'_> {
             scalar::Comparison::Greater => Comparison::Greater,
             scalar::Comparison::GreaterEqual => Comparison::GreaterEqual,
         };
-        let types = calls.iter().map(|call| super::natives::comparison(call.function));
+        let types = calls.iter().map(|call| super::natives::comparison(call));
         let Some(types) = types.collect::<Option<Vec<_>>>() else { return self.computation(expr) };
         let mut sides = Vec::with_capacity(left.len());
         for ((left, right), (_, ty)) in left.iter().zip(right).zip(types) {
@@ -468,7 +466,7 @@ impl Lowering<'_> {
             SubqueryKind::Array => refused("ARRAY of a subquery"),
             SubqueryKind::Quantified { order: Some(_), .. } => refused("an ordered comparison of rows with a subquery"),
             SubqueryKind::Quantified { all, left, calls, any_column, .. } => {
-                let types = calls.iter().map(|call| comparison(call.function));
+                let types = calls.iter().map(comparison);
                 let Some(types) = types.collect::<Option<Vec<_>>>() else {
                     return refused("a comparison with a subquery by this operator");
                 };
@@ -619,18 +617,25 @@ pub(super) fn hidden_length(expr: &Bound) -> i32 {
 
 /// Whether a value of a type is one of the executor's type as it is.
 fn is_kept(from: TypeId, to: Type) -> bool {
-    plain(from).is_some_and(|from| from == to || is_text(from) && is_text(to) && !matches!(to, Type::Char(_)))
+    sorted(from).is_some_and(|from| from == to || is_text(from) && is_text(to) && !matches!(to, Type::Char(_)))
 }
 
 fn cast_to(what: Expr, to: Type) -> Expr {
     Expr::Cast { what: Box::new(what), to, by: CastContext::Explicit }
 }
 
-/// The value of a type that crate `scalar` reads from a text.
-fn of_text(text: Expr, ty: TypeId) -> Expr {
-    let column = Bound::new(ExprKind::Column(0), TypeId::TEXT, scalar::Place(0));
-    let value = Bound::new(ExprKind::ViaText(Box::new(column)), ty, scalar::Place(0));
-    Expr::Computation(Box::new(value), vec![text])
+/// Whether IS NULL asks for the value itself, and not for the columns of a row.
+fn is_no_row(ty: TypeId) -> bool {
+    Type::from_oid(ty.0, -1).is_some()
+}
+
+/// Whether values of both types have one representation, none of which is text.
+fn is_same_storage(from: TypeId, to: TypeId) -> bool {
+    let storage = |ty: TypeId| match Type::from_oid(ty.0, -1) {
+        Some(Type::Other(other)) => Some(other.storage()).filter(|storage| *storage != Storage::Text),
+        _ => None,
+    };
+    storage(from).is_some_and(|from| storage(to) == Some(from))
 }
 
 fn bool(value: bool) -> Expr {

@@ -37,7 +37,7 @@ use crate::array::{Array, ParamType};
 use crate::derived_tables::Derived;
 use crate::expr::Expr;
 use crate::from::Source;
-use crate::select::Output;
+use crate::select::{Output, TextColumn};
 use crate::statement::{Compiled, Tables, Work};
 use crate::subquery::{ResultKind, Subquery};
 
@@ -254,20 +254,22 @@ impl<'q> Lowering<'q> {
 
     /// The plan of a query.
     fn query(mut self, root: &'q Rel, declared: &[Option<ParamType>]) -> Lower<Compiled> {
-        self.parameters(declared, false)?;
+        self.parameters(declared)?;
         let wanted: Vec<u32> = self.tree.output.iter().map(|one| one.column).collect();
         let mut draft = self.draft(root, &wanted)?;
-        self.result_columns(&mut draft.output, &mut draft.columns)?;
+        for (at, (output, column)) in self.tree.output.iter().zip(&mut draft.columns).enumerate() {
+            if self.result_column(output, column) {
+                draft.texts.push(TextColumn { at, ty: output.ty });
+            }
+        }
         let select = draft.planned(&self.levels[0].sources, &mut self.parts.hashed);
         Ok(Compiled::of(Work::Select(select), self.parts))
     }
 
-    /// Takes the types of the parameters, and refuses changes in WITH. `writes`: a parameter of type jsonb is taken as
-    /// one of json, as columns are.
-    fn parameters(&mut self, declared: &[Option<ParamType>], writes: bool) -> Lower<()> {
+    /// Takes the types of the parameters, and refuses changes in WITH.
+    fn parameters(&mut self, declared: &[Option<ParamType>]) -> Lower<()> {
         for (at, ty) in self.tree.parameters.iter().enumerate() {
-            let stored = if writes && *ty == TypeId::JSONB { TypeId::JSON } else { *ty };
-            match ParamType::from_oid(stored.0) {
+            match ParamType::from_oid(ty.0) {
                 Some(ty) => self.parts.params.push(ty),
                 None => return refused(format!("a parameter ${} of type {}", at + 1, type_name(*ty))),
             }
@@ -286,38 +288,36 @@ impl<'q> Lowering<'q> {
         }
     }
 
-    /// Completes the columns of the result.
+    /// Completes the columns of the result of a change.
     fn result_columns(&mut self, exprs: &mut [Expr], columns: &mut [Output]) -> Lower<()> {
         for ((output, expr), column) in self.tree.output.iter().zip(exprs).zip(columns) {
-            self.result_column(output, expr, column)?;
+            if self.result_column(output, column) {
+                let value = std::mem::replace(expr, Expr::Now);
+                *expr = self.text_of(value, output.ty)?;
+            }
         }
         Ok(())
     }
 
-    /// Completes a column of the result. A value of a type that columns cannot have becomes its text.
-    fn result_column(&mut self, output: &binder::tree::Output, expr: &mut Expr, column: &mut Output) -> Lower<()> {
+    /// Completes a column of the result. Returns whether its values leave as texts.
+    fn result_column(&mut self, output: &binder::tree::Output, column: &mut Output) -> bool {
         column.name = output.name.to_string();
         column.origin = output.origin.and_then(|(oid, number)| {
             let (_, table) = self.scanned.iter().find(|(other, _)| *other == oid)?;
             let at = usize::try_from(number).ok()?.checked_sub(1)?;
             Some((table.id(), table.schema.shown().nth(at)?.0))
         });
-        if let Some(ty) = Type::from_oid(output.ty.0, output.typmod) {
+        if let Some(ty) = Type::from_oid(output.ty.0, output.typmod).filter(|ty| !ty.is_other()) {
             // `min` of char(n) has a padding that its type does not say.
             let is_padded = matches!((ty, column.ty), (Type::Char(None), Type::Char(Some(_))));
             column.ty = if is_padded { column.ty } else { ty };
-            return Ok(());
+            return false;
         }
         column.announced = Some((output.ty.0, output.typmod));
-        column.ty = match plain(output.ty) {
-            Some(ty) => ty,
-            None => {
-                let value = std::mem::replace(expr, Expr::Now);
-                *expr = self.text_of(value, output.ty)?;
-                Type::Text
-            }
-        };
-        Ok(())
+        let plain = plain(output.ty);
+        column.ty = plain.unwrap_or(Type::Text);
+        self.parts.computes |= plain.is_none();
+        plain.is_none()
     }
 
     fn level(&self) -> usize {

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use catalog::{Cast, CastContext, TypeId, builtin};
 use model::Type;
 use rustc_hash::FxHashMap;
+use scalar::Call;
 use scalar::registry::signature_number;
 
 use crate::expr::{Comparison, Operator};
@@ -49,22 +50,40 @@ pub(super) enum Session {
     Set,
 }
 
-/// The executor's operator for the function with a number in `pg_proc`.
-pub(super) fn native(function: u32) -> Option<Native> {
-    NATIVES.get(&function).copied()
+/// The executor's operator for a function.
+pub(super) fn native(call: &Call) -> Option<Native> {
+    let found = NATIVES.get(&call.function).copied();
+    found.or_else(|| polymorphic(call).map(|(comparison, ty)| Native::Compare(comparison, ty)))
 }
 
 /// The comparison of a function, if values of one type are compared.
-pub(super) fn comparison(function: u32) -> Option<(Comparison, Type)> {
-    match native(function)? {
+pub(super) fn comparison(call: &Call) -> Option<(Comparison, Type)> {
+    match native(call)? {
         Native::Compare(comparison, ty) => Some((comparison, ty)),
         _ => None,
     }
 }
 
-/// The type of columns with a number in `pg_type`.
+/// The comparison of two arrays, ranges or multiranges of one type.
+fn polymorphic(call: &Call) -> Option<(Comparison, Type)> {
+    let comparison = *POLYMORPHIC.get(&call.function)?;
+    let [left, right] = *call.arguments else { return None };
+    if left == right { sorted(left).map(|ty| (comparison, ty)) } else { None }
+}
+
+/// The type of columns with a number in `pg_type`, if the executor's own operators compute with its values.
 pub(super) fn plain(ty: TypeId) -> Option<Type> {
-    Type::from_oid(ty.0, -1)
+    Type::from_oid(ty.0, -1).filter(|ty| !ty.is_other())
+}
+
+/// The type of columns with a number in `pg_type`, if the executor sorts and compares its values.
+pub(super) fn sorted(ty: TypeId) -> Option<Type> {
+    let ty = Type::from_oid(ty.0, -1)?;
+    match ty {
+        Type::Other(other) => other.is_compared_directly(),
+        ty => ty.is_ordered(),
+    }
+    .then_some(ty)
 }
 
 const SESSION: [(&str, Session); 7] = [
@@ -92,10 +111,18 @@ const CAST: [Type; 11] = [
     Type::Text,
 ];
 
+static POLYMORPHIC: LazyLock<FxHashMap<u32, Comparison>> = LazyLock::new(|| {
+    let of_pseudo = [TypeId::ANYARRAY, TypeId::ANYRANGE, TypeId::ANYMULTIRANGE];
+    let operators = builtin().operators().iter().filter(|operator| of_pseudo.contains(&operator.right));
+    let pairs = operators.filter(|operator| operator.left == Some(operator.right));
+    pairs.filter_map(|operator| Some((operator.function, compared(operator.name)?))).collect()
+});
+
 static NATIVES: LazyLock<FxHashMap<u32, Native>> = LazyLock::new(|| {
     let mut natives = FxHashMap::default();
     for operator in builtin().operators() {
-        let (left, right) = (operator.left.map(plain), plain(operator.right));
+        let of = if compared(operator.name).is_some() { sorted } else { plain };
+        let (left, right) = (operator.left.map(of), of(operator.right));
         if let Some(native) = operation(operator.name, left, right, plain(operator.result)) {
             natives.insert(operator.function, native);
         }

@@ -10,7 +10,7 @@ use rows::RowTable;
 use scalar::{Expr as Bound, ExprKind};
 
 use super::expressions::hidden_length;
-use super::natives::plain;
+use super::natives::{plain, sorted};
 use super::{Definition, Lower, Lowering, refused, type_name};
 use crate::aggregate::nullable;
 use crate::derived_tables::{self, Derived, Kind, Rows, Set};
@@ -208,9 +208,7 @@ impl<'q> Lowering<'q> {
         let of = &self.tree.columns[column as usize];
         let padded = self.padded.iter().find(|(other, _)| *other == column);
         let typmod = padded.map_or(of.typmod, |(_, typmod)| *typmod);
-        // Both are texts, and only json is a type of columns.
-        let ty = if of.ty == TypeId::JSONB { TypeId::JSON } else { of.ty };
-        Type::from_oid(ty.0, typmod).or_else(|| plain(ty))
+        Type::from_oid(of.ty.0, typmod).or_else(|| plain(of.ty))
     }
 
     fn check_equality(&self, columns: &[u32]) -> Lower<()> {
@@ -222,7 +220,7 @@ impl<'q> Lowering<'q> {
 
     /// The type, if the executor sorts and compares values of it.
     pub(super) fn ordered(&self, ty: TypeId, what: &str) -> Lower<Type> {
-        match plain(ty).filter(|ty| ty.is_ordered()) {
+        match sorted(ty) {
             Some(ty) => Ok(ty),
             None => refused(format!("{what} type {}", type_name(ty))),
         }

@@ -131,11 +131,15 @@ fn arrays_are_read_from_text_and_binary() {
     assert_eq!(array_of_binary(&made, Type::Int4).unwrap(), made);
     assert_eq!(array_of_binary(&made, Type::Int8).unwrap_err().state().0, "42804");
     assert_eq!(array_of_binary(&made[..9], Type::Int4).unwrap_err().state().0, "22P03");
+    let square = array_of_text("[0:1][2:2]={{1},{NULL}}", Type::Int4, &East).unwrap();
+    assert_eq!(array_of_binary(&square, Type::Int4).unwrap(), square);
+    assert_eq!(array_of_text("{{1},{2,3}}", Type::Int4, &East).unwrap_err().state().0, "22P02");
     assert_eq!(array_of_text("{1,x}", Type::Int4, &East).unwrap_err().state().0, "22P02");
     for ty in [Type::Int4, Type::Text, Type::Uuid, Type::Date, Type::Timestamptz, Type::Numeric(None), Type::Char(None)]
     {
         assert_eq!(ParamType::from_oid(ParamType::Array(ty).oid()), Some(ParamType::Array(ty)), "{ty}");
     }
     assert_eq!(ParamType::from_oid(16), Some(ParamType::Plain(Type::Bool)));
-    assert_eq!(ParamType::from_oid(22), None);
+    assert_eq!(ParamType::from_oid(3802), Type::from_oid(3802, -1).map(ParamType::Plain));
+    assert_eq!(ParamType::from_oid(142), None);
 }

@@ -52,7 +52,7 @@ fn parameters_of_changes_have_declared_types_or_those_of_their_columns() {
         [int4, text, int8]
     );
     assert_eq!(types("DELETE FROM stock WHERE place = $1 AND n > $2 + 1.5", &[]), [int4, numeric]);
-    assert_eq!(types("INSERT INTO doc VALUES ($1, $2::jsonb)", &[]), [int4, Plain(Type::Json)]);
+    assert_eq!(types("INSERT INTO doc VALUES ($1, $2::jsonb)", &[]), [int4, Plain(Type::from_oid(3802, -1).unwrap())]);
     assert!(db.plan(insert).unwrap().takes_rows());
 
     let run = |sql: &str, params: &[Datum<'_>]| db.try_shown(sql, params, shown).unwrap().0;
@@ -130,7 +130,7 @@ fn changes_that_the_executor_does_not_run_are_refused_with_a_reason() {
             "a subquery for several columns with a volatile function",
         ),
         ("UPDATE stock SET note = clock_timestamp()", "volatile function clock_timestamp"),
-        ("DELETE FROM stock WHERE n = $1 AND $2::point IS NULL", "a parameter $2 of type point"),
+        ("DELETE FROM stock WHERE n = $1 AND $2::xml IS NULL", "a parameter $2 of type xml"),
     ] {
         assert_eq!(db.refusal(sql), expected, "{sql}");
     }

@@ -145,9 +145,11 @@ impl BulkRows {
 /// Arrow type to which a column is cast, and the format in which the table reads it; `None` for numerics,
 /// which are read as text.
 fn carrier(ty: Type, zone: &str) -> (Option<Arrow>, Form) {
-    match ty {
+    match ty.base() {
         Type::Numeric(_) => (None, Form::Text),
-        Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json | Type::Uuid => (Some(Arrow::Utf8), Form::Text),
+        Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json | Type::Uuid | Type::Other(_) => {
+            (Some(Arrow::Utf8), Form::Text)
+        }
         ty => (Some(arrow_of(ty, zone)), Form::Binary),
     }
 }

@@ -12,6 +12,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Int32Array, RecordBatch, String
 use arrow_schema::{Field, Schema};
 use model::{Error, Result, SqlState, TableOptions, Type};
 use parser::ast::{Expr, ExprKind, Name, Statement};
+use pg::types::oid;
 
 use crate::errors::locate;
 use crate::plan::hypertable::{Call, is_by_range};
@@ -329,7 +330,8 @@ fn definition(table: &RowTable, given: &Given<'_>) -> Result<String> {
             return Err(Error::unsupported(text));
         }
         // JSON is stored as its text.
-        let ty = if column.ty == Type::Json { "text".to_owned() } else { column.ty.to_string() };
+        let is_json = matches!(column.ty.oid(), oid::JSON | oid::JSONB);
+        let ty = if is_json { "text".to_owned() } else { column.ty.to_string() };
         let not_null = if column.not_null || place == at { " NOT NULL" } else { "" };
         columns.push(format!("{} {ty}{not_null}", quoted(&column.name)));
     }

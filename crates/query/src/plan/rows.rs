@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use catalog::TypeId;
 use compiled::{Compiled, Lowered, ParamType};
 use engine::{Catalog, Snapshot};
 use model::{Error, Result, TableId, Type};
@@ -43,13 +44,15 @@ pub(crate) struct RowsPlan {
 pub(crate) struct ResultType {
     /// Type of the values.
     pub(crate) ty: Type,
-    /// Whether they are json that clients see as jsonb.
-    pub(crate) is_jsonb: bool,
+    /// OID of the type that clients see, if the values are its texts.
+    pub(crate) of_text: Option<u32>,
 }
 
 impl ResultType {
     pub(crate) fn of(column: &compiled::Output) -> ResultType {
-        ResultType { ty: column.ty, is_jsonb: column.announced.is_some_and(|(ty, _)| ty == oid::JSONB) }
+        let has_own_form = |oid: u32| matches!(oid, oid::NAME | oid::UNKNOWN | oid::VOID);
+        let announced = column.announced.filter(|(oid, _)| column.ty == Type::Text && !has_own_form(*oid));
+        ResultType { ty: column.ty, of_text: announced.map(|(oid, _)| oid) }
     }
 }
 
@@ -263,12 +266,17 @@ fn types(declared: &[u32]) -> Vec<Option<ParamType>> {
     declared.iter().map(|oid| ParamType::from_oid(*oid)).collect()
 }
 
-/// A column whose values go out as text, although the binary form of its type is another.
+/// A column whose values go out as text that no binary form can be made of: that of types without values, and names of
+/// objects.
 fn without_binary_form(compiled: &Compiled) -> Option<&str> {
-    let is_text = |oid: u32| {
-        matches!(oid, oid::NAME | oid::UNKNOWN | oid::JSON | oid::JSONB | oid::TEXT | oid::VARCHAR | oid::VOID)
-    };
-    let other = compiled.columns().iter().find(|column| column.announced.is_some_and(|(oid, _)| !is_text(oid)));
+    let is_name =
+        |oid: u32| !matches!(oid, oid::OID | oid::XID | oid::CID) && relational::arrow::is_number(TypeId(oid));
+    let has_none =
+        |oid: u32| is_name(oid) || (Type::from_oid(oid, -1).is_none() && !matches!(oid, oid::UNKNOWN | oid::VOID));
+    let other = compiled
+        .columns()
+        .iter()
+        .find(|column| column.ty == Type::Text && column.announced.is_some_and(|(oid, _)| has_none(oid)));
     other.map(|column| column.name.as_str())
 }
 

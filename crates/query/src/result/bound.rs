@@ -20,6 +20,8 @@ pub struct Bound {
 #[derive(Clone, Debug)]
 enum Slot {
     Plain(Datum<'static>),
+    /// A value that owns its parts, such as an array.
+    Other(scalar::Value),
     /// UTF-8 text in `bytes`.
     Text(Range<usize>),
     Bytes(Range<usize>),
@@ -32,7 +34,7 @@ impl Bound {
         let slot = match (bytes, ty) {
             (None, _) => Slot::Plain(Datum::Null),
             (Some(bytes), ParamType::Plain(ty)) => self.kept(match form {
-                Form::Binary => pg::row_value::read_binary(ty, bytes)?,
+                Form::Binary => compiled::parse_binary(bytes, ty, clocks, &arena)?,
                 Form::Text => compiled::parse(text(bytes)?, ty, clocks, &arena)?,
             }),
             (Some(bytes), ParamType::Array(of)) => {
@@ -81,10 +83,7 @@ impl Bound {
             Datum::Timestamp(value) => Datum::Timestamp(value),
             Datum::Timestamptz(value) => Datum::Timestamptz(value),
             Datum::Interval(value) => Datum::Interval(value),
-            other => {
-                debug_assert!(false, "a parameter of type {}", other.type_name());
-                Datum::Null
-            }
+            other => return Slot::Other(scalar::Value::of(&other)),
         })
     }
 
@@ -103,6 +102,7 @@ impl Bound {
     pub(crate) fn iter(&self) -> impl Iterator<Item = Result<Datum<'_>>> {
         self.values.iter().map(|slot| match slot {
             Slot::Plain(datum) => Ok(datum.clone()),
+            Slot::Other(value) => Ok(value.datum()),
             Slot::Bytes(range) => Ok(Datum::Bytes(&self.bytes[range.clone()])),
             Slot::Text(range) => match std::str::from_utf8(&self.bytes[range.clone()]) {
                 Ok(text) => Ok(Datum::Text(text)),

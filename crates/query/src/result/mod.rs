@@ -211,10 +211,10 @@ pub(crate) fn text_rows(
 /// Those of [`datum`].
 pub(crate) fn argument<'a>(value: &'a Value, ty: ParamType, arena: &'a Bump) -> Result<Datum<'a>> {
     match (ty, value) {
-        (ParamType::Plain(ty), value) => datum(value, ty),
+        (ParamType::Plain(ty), value) => datum(value, ty, arena),
         (ParamType::Array(_), Value::Null) => Ok(Datum::Null),
         (ParamType::Array(of), Value::Array(values)) => {
-            let values = values.iter().map(|value| datum(value, of)).collect::<Result<Vec<_>>>()?;
+            let values = values.iter().map(|value| datum(value, of, arena)).collect::<Result<Vec<_>>>()?;
             Ok(Datum::Bytes(arena.alloc_slice_copy(&compiled::array_of(of, &values))))
         }
         (ParamType::Array(_), _) => {
@@ -223,11 +223,25 @@ pub(crate) fn argument<'a>(value: &'a Value, ty: ParamType, arena: &'a Bump) -> 
     }
 }
 
-/// Converts a single parameter value.
+/// Converts a single parameter value; a value of a type that texts stand for is allocated in `arena`.
 ///
 /// # Errors
 /// 22003 and similar if the value is out of the type's range; 42804 for a value of another type.
-pub(crate) fn datum<'a>(value: &'a Value, ty: Type) -> Result<Datum<'a>> {
+pub(crate) fn datum<'a>(value: &'a Value, ty: Type, arena: &'a Bump) -> Result<Datum<'a>> {
+    if let (Type::Other(other), Value::Text(text)) = (ty, value)
+        && ty.base().is_other()
+    {
+        let (own, session) = (Bump::new(), scalar::Session::default());
+        let ctx = scalar::Context { arena: &own, session: &session };
+        let read = scalar::input(text, catalog::TypeId(other.oid), other.typmod, &ctx)?;
+        return ::rows::coerce(ty, scalar::value::copied(&read, arena));
+    }
+    if let (Type::Other(other), Value::Array(items)) = (ty, value)
+        && let Some(element) = other.element()
+    {
+        let items = items.iter().map(|item| datum(item, element, arena)).collect::<Result<Vec<_>>>()?;
+        return Ok(Datum::Array(Arc::new(model::Array::of(element.oid(), items))));
+    }
     let datum = plain_datum(value);
     ::rows::coerce(ty, datum.ok_or_else(|| Error::unsupported("arrays are not supported with rows tables"))?)
 }

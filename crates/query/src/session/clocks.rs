@@ -47,7 +47,7 @@ impl compiled::Zone for Clocks {
         {
             return Ok(Datum::Timestamptz(micros));
         }
-        let session = scalar::Session { transaction_micros: self.now_micros, ..self.settings.value_session() };
+        let session = compiled::Zone::session(self);
         let arena = Bump::new();
         let read = scalar::input(text, TypeId(ty.oid()), -1, &scalar::Context { arena: &arena, session: &session })?;
         Ok(match read {
@@ -62,6 +62,10 @@ impl compiled::Zone for Clocks {
 
     fn facts(&self) -> Option<&scalar::Session> {
         self.facts.as_deref()
+    }
+
+    fn session(&self) -> scalar::Session {
+        scalar::Session { transaction_micros: self.now_micros, ..self.settings.value_session() }
     }
 }
 

@@ -4,11 +4,9 @@
 //! type (numeric as a decimal or as an unsigned integer, text as a dictionary); `datum` reads all of them.
 //!
 //! Types without an Arrow type that represents all their values (numeric, arrays, rows, ranges …) are Binary, in the
-//! encoding of module `encoding`. The infinities of timestamps are the smallest and largest numbers of nanoseconds.
+//! encoding of [`model::encoding`]. The infinities of timestamps are the smallest and largest numbers of nanoseconds.
 
 mod builder;
-mod encoding;
-mod json_key;
 pub(crate) mod key;
 mod reader;
 pub mod rows;
@@ -23,7 +21,7 @@ use model::Result;
 
 pub(crate) use builder::Builder;
 pub(crate) use builder::check_room;
-pub(crate) use encoding::{decode, encode};
+pub(crate) use model::encoding::{decode, encode};
 pub(crate) use reader::datum;
 
 /// Casts values by Arrow's rules.
@@ -95,6 +93,12 @@ pub(crate) fn form(ty: TypeId) -> Form {
 #[must_use]
 pub fn is_encoded(ty: TypeId) -> bool {
     form(ty) == Form::Encoded
+}
+
+/// Whether values of a type are numbers of catalog rows, such as those of `oid` and `regclass`.
+#[must_use]
+pub fn is_number(ty: TypeId) -> bool {
+    form(ty) == Form::Oid
 }
 
 /// The Arrow type of computed values of a type; `zone` is the session's.

@@ -40,6 +40,7 @@ pub(crate) fn field(column: &RowColumn, zone: &str) -> Field {
 fn scanned(ty: Type, zone: &str) -> Arrow {
     match ty {
         Type::Numeric(precision) if !is_decimal(precision) => super::arrow_type(TypeId(ty.oid()), &zone.into()),
+        Type::Other(other) if ty.base().is_other() => super::arrow_type(TypeId(other.oid), &zone.into()),
         ty => arrow_of(ty, zone),
     }
 }
@@ -50,9 +51,9 @@ fn is_decimal(precision: Option<Precision>) -> bool {
     precision.is_some_and(|of| of.digits <= DIGITS_MAX && (0..=digits).contains(&of.scale))
 }
 
-/// Arrow type that represents a type's values.
+/// Arrow type that represents a type's values; text for types that Arrow lacks.
 pub fn arrow_of(ty: Type, zone: &str) -> Arrow {
-    match ty {
+    match ty.base() {
         Type::Bool => Arrow::Boolean,
         Type::Int2 => Arrow::Int16,
         Type::Int4 => Arrow::Int32,
@@ -60,7 +61,7 @@ pub fn arrow_of(ty: Type, zone: &str) -> Arrow {
         Type::Float4 => Arrow::Float32,
         Type::Float8 => Arrow::Float64,
         Type::Numeric(precision) => Arrow::Decimal128(DIGITS_MAX as u8, scale(precision)),
-        Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json | Type::Uuid => Arrow::Utf8,
+        Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json | Type::Uuid | Type::Other(_) => Arrow::Utf8,
         Type::Bytes => Arrow::Binary,
         Type::Date => Arrow::Date32,
         Type::Time => Arrow::Time64(TimeUnit::Nanosecond),
@@ -102,7 +103,7 @@ impl Builder {
     /// Builder for values of a type, with capacity for `rows` values.
     pub fn new(ty: Type, zone: &str, rows: usize) -> Builder {
         let arrow = arrow_of(ty, zone);
-        Builder(match ty {
+        Builder(match ty.base() {
             Type::Bool => Values::Bool(BooleanBuilder::with_capacity(rows)),
             Type::Int2 => Values::Int2(Int16Builder::with_capacity(rows)),
             Type::Int4 => Values::Int4(Int32Builder::with_capacity(rows)),
@@ -112,7 +113,7 @@ impl Builder {
             Type::Numeric(precision) => {
                 Values::Numeric(Decimal128Builder::with_capacity(rows).with_data_type(arrow), scale(precision))
             }
-            Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json | Type::Uuid => {
+            Type::Text | Type::Varchar(_) | Type::Char(_) | Type::Json | Type::Uuid | Type::Other(_) => {
                 Values::Text(StringBuilder::with_capacity(rows, rows * 16), ty)
             }
             Type::Bytes => Values::Bytes(BinaryBuilder::with_capacity(rows, rows * 16)),
@@ -127,9 +128,9 @@ impl Builder {
 
     /// Builder for the values of a column that DataFusion reads.
     pub(crate) fn scanned(ty: Type, zone: &Arc<str>, rows: usize) -> Builder {
-        let is_relational = match ty {
+        let is_relational = match ty.base() {
             Type::Numeric(precision) => !is_decimal(precision),
-            Type::Float4 | Type::Float8 | Type::Date | Type::Timestamp | Type::Timestamptz => true,
+            Type::Float4 | Type::Float8 | Type::Date | Type::Timestamp | Type::Timestamptz | Type::Other(_) => true,
             _ => false,
         };
         match is_relational {

@@ -16,7 +16,7 @@ use scalar::{Expr, ExprKind, Place, Value};
 use crate::arrow::arrow_type;
 use crate::errors::OrError;
 use crate::evaluation::evaluate::stability;
-use crate::lower::expressions::{columns_of, joined};
+use crate::lower::expressions::{columns_of, joined, split};
 use crate::lower::lowering::Lowering;
 use crate::nodes::{Node, Operator};
 
@@ -40,9 +40,10 @@ impl Lowering<'_> {
                 self.project(input, &columns, false)
             }
             Rel::ProjectSet { input, sets } => self.project_set(input, sets),
-            Rel::Filter { input, condition } => self.below_conditions(|| {
-                let input = self.rel(input)?;
-                self.filter(input, condition)
+            Rel::Filter { input, condition } => self.below_conditions(|| match before_lateral(input, condition) {
+                Some((input, Some(condition))) => self.filter(self.rel(&input)?, &condition),
+                Some((input, None)) => self.rel(&input),
+                None => self.filter(self.rel(input)?, condition),
             }),
             Rel::Join { kind, left, right, on, lateral } => {
                 self.below_conditions(|| self.join(*kind, left, right, on.as_ref(), *lateral))
@@ -391,6 +392,39 @@ impl Lowering<'_> {
         // The rows are sorted by the columns that differ, which is the whole order.
         Ok((distinct.schema().columns() == plan.schema().columns()).then_some(distinct))
     }
+}
+
+/// Moves the conditions on the left side of a lateral join below it, so that the right side is computed for fewer rows, and
+/// not for rows for which it may fail. Returns the join and the other conditions; `None` if nothing is moved.
+fn before_lateral(input: &Rel, condition: &Expr) -> Option<(Rel, Option<Expr>)> {
+    let Rel::Join { kind, left, right, on, lateral: true } = input else { return None };
+    let (mut columns, mut parts) = (Vec::new(), Vec::new());
+    left.outputs(&mut columns);
+    split(condition, &mut parts);
+    let is_of_left = |part: &&Expr| {
+        let (mut fits, mut reads) = (stability(part) != catalog::Volatility::Volatile, false);
+        part.visit(&mut |one| match &one.kind {
+            ExprKind::Column(column) => {
+                reads = true;
+                fits &= columns.contains(column);
+            }
+            ExprKind::Subquery(_) => fits = false,
+            _ => {}
+        });
+        fits && reads
+    };
+    let (own, rest): (Vec<&Expr>, Vec<&Expr>) = parts.into_iter().partition(is_of_left);
+    let all = |parts: Vec<&Expr>| match parts.as_slice() {
+        [] => None,
+        [only] => Some(Expr::clone(only)),
+        parts => {
+            let parts = parts.iter().map(|part| Expr::clone(part)).collect();
+            Some(Expr::new(ExprKind::And(parts), TypeId::BOOL, condition.at))
+        }
+    };
+    let left = Box::new(Rel::Filter { input: left.clone(), condition: all(own)? });
+    let join = Rel::Join { kind: *kind, left, right: right.clone(), on: on.clone(), lateral: true };
+    Some((join, all(rest)))
 }
 
 /// Keeps the order of a sorted subquery, which PostgreSQL's users rely on though SQL does not promise it.

@@ -1,5 +1,6 @@
 //! Arrays: text forms, comparisons, functions, aggregates that make arrays, and numbers packed in bytes.
 
+mod assign;
 mod build;
 mod compare;
 mod inspect;
@@ -16,6 +17,7 @@ use crate::context::Context;
 use crate::expr::Call;
 use crate::registry::{Aggregate, Family, Function, SetFunction, TypeSupport};
 
+pub use assign::{Part, assign_part};
 pub(crate) use compare::value_order;
 
 pub(crate) static FAMILY: Family = Family { types: TYPES, functions: FUNCTIONS, sets: SETS, aggregates: AGGREGATES };

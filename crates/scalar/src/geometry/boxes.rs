@@ -25,7 +25,7 @@ fn ordered(a: f64, b: f64) -> (f64, f64) {
     if a > b || (a.is_nan() && !b.is_nan()) { (a, b) } else { (b, a) }
 }
 
-pub(super) fn of_corners(a: Point, b: Point) -> Corners {
+pub(crate) fn of_corners(a: Point, b: Point) -> Corners {
     let ((right, left), (upper, lower)) = (ordered(a.x, b.x), ordered(a.y, b.y));
     [Point { x: right, y: upper }, Point { x: left, y: lower }]
 }

@@ -11,6 +11,8 @@ mod text;
 
 use catalog::TypeId;
 
+pub(crate) use boxes::of_corners as box_of_corners;
+
 use crate::registry::{Family, TypeSupport};
 
 pub(crate) static FAMILY: Family = Family { types: TYPES, functions: functions::FUNCTIONS, sets: &[], aggregates: &[] };

@@ -43,12 +43,41 @@ const RANGE_TYPES: [RangeType; 6] = [
 ];
 
 /// The type of the bounds of a range or multirange type.
-fn element_of(ty: TypeId) -> Result<TypeId> {
+pub(crate) fn element_of(ty: TypeId) -> Result<TypeId> {
     let found = RANGE_TYPES.iter().find(|one| one.range == ty || one.multirange == ty);
     found.map(|one| one.element).ok_or_else(|| {
         let name = catalog::builtin().type_name(ty);
         Error::unsupported(format!("cannot accept a value of type {name}"))
     })
+}
+
+/// The range type of a multirange type.
+pub(crate) fn range_of(multirange: TypeId) -> Result<TypeId> {
+    let found = RANGE_TYPES.iter().find(|one| one.multirange == multirange);
+    found.map(|one| one.range).ok_or_else(|| Error::bug("a multirange type that is none"))
+}
+
+/// The empty range.
+pub(crate) fn empty<'a>() -> Datum<'a> {
+    span::range_datum(None)
+}
+
+/// The range between two bounds, in canonical form; a bound is a value, NULL if it is infinite, and whether it is
+/// inclusive.
+///
+/// # Errors
+/// 22000 if the lower bound is behind the upper one.
+pub(crate) fn range_between<'a>(low: (Datum<'a>, bool), high: (Datum<'a>, bool)) -> Result<Datum<'a>> {
+    span::Span::new(low, high).map(span::range_datum)
+}
+
+/// The multirange of some ranges.
+pub(crate) fn multirange_of<'a>(ranges: &[Datum<'a>]) -> Result<Datum<'a>> {
+    let mut all = Vec::new();
+    for range in ranges {
+        all.extend(span::spans(range)?);
+    }
+    span::joined(all).map(span::multirange_datum)
 }
 
 const TYPES: &[(TypeId, TypeSupport)] = &[

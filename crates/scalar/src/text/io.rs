@@ -62,7 +62,7 @@ pub(super) fn char_byte(text: &str) -> u8 {
 }
 
 /// A `"char"`: one byte, held as the character of this number, or as the empty text for 0.
-pub(super) fn char_of<'a>(byte: u8, ctx: &Context<'a>) -> Datum<'a> {
+pub(crate) fn char_of<'a>(byte: u8, ctx: &Context<'a>) -> Datum<'a> {
     if byte == 0 { Datum::Text("") } else { ctx.text(char::from(byte).encode_utf8(&mut [0; 4])) }
 }
 

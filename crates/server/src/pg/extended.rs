@@ -295,9 +295,14 @@ impl Connection<'_> {
         #[expect(clippy::type_complexity, reason = "two zips and a count, taken apart at once")]
         let value = |(at, (oid, (form, bytes))): (usize, (&u32, (Form, Option<&[u8]>)))| {
             let Some(bytes) = bytes else { return Ok(Value::Null) };
-            let datum =
-                decode(*oid, form, bytes, &zones).map_err(|error| error.context(format!("parameter ${}", at + 1)))?;
-            value_of(datum)
+            let of_parameter = |error: Error| error.context(format!("parameter ${}", at + 1));
+            match decode(*oid, form, bytes, &zones) {
+                // Values that have no variant here are texts of their types.
+                Err(error) if form == Form::Binary && error.state() == SqlState::FEATURE_NOT_SUPPORTED => {
+                    query::encode::text_of_binary(bytes, *oid).map(Value::Text).map_err(of_parameter)
+                }
+                datum => value_of(datum.map_err(of_parameter)?),
+            }
         };
         types.iter().zip(bind.parameters()).enumerate().map(value).collect()
     }

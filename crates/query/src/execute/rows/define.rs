@@ -596,6 +596,20 @@ fn shown(datum: &Datum<'_>) -> String {
     let ty = model::Type::Text;
     match datum {
         Datum::Null => return "null".to_owned(),
+        // Types without a variant of their own.
+        Datum::Oid(_)
+        | Datum::TimeTz(_)
+        | Datum::Bits(_)
+        | Datum::Network(_)
+        | Datum::Mac(_)
+        | Datum::Array(_)
+        | Datum::Record(_)
+        | Datum::Range(_)
+        | Datum::Multirange(_)
+        | Datum::Geometry(_) => {
+            let (arena, session) = (bumpalo::Bump::new(), scalar::Session::default());
+            return scalar::shown(datum, &scalar::Context { arena: &arena, session: &session });
+        }
         datum => pg::row_value::write(&mut out, datum, ty, pg::Form::Text, &mut |_| 0),
     }
     String::from_utf8_lossy(&out).into_owned()

@@ -13,12 +13,11 @@ use engine::{Reservation, Work};
 use futures::StreamExt;
 use model::{Error, Result};
 use pg::Form;
-use pg::types::oid;
-use relational::types::Value;
+use relational::types::{OutputColumn, Value};
 
 use super::load::{enter_partitions, entered};
 use super::run::{Rows, executed, until_durable, within};
-use crate::encode::Encoder;
+use crate::encode::{Encoder, has_text_transport};
 use crate::errors::locate;
 use crate::execute::query::ready_of;
 use crate::plan::Prepared;
@@ -131,12 +130,12 @@ impl Source {
         // Rows must be durable before others are made of them.
         until_durable(session, fed.context.reads.snapshot.lsn()).await?;
         let ready = ready_of(session, &fed.context, &fed.source.0, &fed.query, values).await?;
-        let mut columns = ready.columns.clone();
-        // The load takes jsonb as json.
-        columns.iter_mut().filter(|column| column.oid == oid::JSONB).for_each(|column| column.oid = oid::JSON);
-        let encoder = Encoder::new(&columns, &session.settings.time_zone())?;
+        let encoder = Encoder::new(&ready.columns, &session.settings.time_zone())?;
+        // Arrow has no type for values that come as texts; the load reads these by the session's settings.
+        let form = |column: &OutputColumn| if has_text_transport(column.oid) { Form::Text } else { Form::Binary };
+        let forms = ready.columns.iter().map(form).collect();
         let batches = ready.stream(Arc::clone(&fed.source.0))?;
-        Ok(Source { batches, encoder, forms: vec![Form::Binary; fed.load.types().len()], batch: None, ended: false })
+        Ok(Source { batches, encoder, forms, batch: None, ended: false })
     }
 
     /// Reads about `rows_max` rows; `None` at the end.

@@ -159,7 +159,7 @@ impl Maker for ChunkMaker {
 
     fn row(&mut self, row: &[Datum<'_>]) -> Result<Option<Chunk>> {
         let mut offset = |seconds| self.clocks.offset_at(seconds);
-        write_row(&mut self.chunk.bytes, row, &self.types, &self.forms, &mut offset);
+        write_row(&mut self.chunk.bytes, row, &self.types, &self.forms, &mut offset)?;
         self.chunk.rows += 1;
         Ok((self.chunk.bytes.len() >= CHUNK_BYTES).then(|| self.take()))
     }

@@ -21,6 +21,7 @@ use relational::types::{OutputColumn, Value};
 use relational::{RESULT_BYTES, Reserved};
 
 use super::reading;
+use crate::encode::binary_of_text;
 use crate::errors::locate;
 use crate::plan::rows::{ResultType, RowsPlan, Verb};
 use crate::plan::{Plan, Prepared};
@@ -496,7 +497,7 @@ impl Rows<'_> {
         offset: &mut dyn FnMut(i64) -> i32,
     ) -> Result<()> {
         match self {
-            Rows::Messages { messages, .. } => write_row(messages.out, row, types, messages.forms, offset),
+            Rows::Messages { messages, .. } => write_row(messages.out, row, types, messages.forms, offset)?,
             Rows::Batches { batches, bytes, maker } => {
                 if let Some(batch) = maker.row(row)? {
                     *bytes += batch.get_array_memory_size();
@@ -528,9 +529,6 @@ impl Rows<'_> {
     }
 }
 
-/// First byte of the binary form of jsonb.
-const JSONB_VERSION: u8 = 1;
-
 /// Appends a DataRow message.
 pub(crate) fn write_row(
     out: &mut Vec<u8>,
@@ -538,20 +536,20 @@ pub(crate) fn write_row(
     types: &[ResultType],
     forms: &[Form],
     offset: &mut dyn FnMut(i64) -> i32,
-) {
+) -> Result<()> {
     let mut out = data_row(out, row.len());
+    let mut written = Ok(());
     for ((datum, ty), form) in row.iter().zip(types).zip(forms) {
-        match datum {
-            Datum::Null => out.null(),
-            datum => out.value(|out| {
-                if ty.is_jsonb && *form == Form::Binary {
-                    out.push(JSONB_VERSION);
-                }
-                pg::row_value::write(out, datum, ty.ty, *form, offset);
+        match (datum, ty.of_text) {
+            (Datum::Null, _) => out.null(),
+            (Datum::Text(text), Some(oid)) if *form == Form::Binary => out.value(|out| {
+                written = std::mem::replace(&mut written, Ok(())).and_then(|()| binary_of_text(text, oid, out));
             }),
+            (datum, _) => out.value(|out| pg::row_value::write(out, datum, ty.ty, *form, offset)),
         }
     }
     out.finish();
+    written
 }
 
 /// Assembles rows into record batches.

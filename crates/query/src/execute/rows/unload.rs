@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use ::rows::{RecordId, RowTable, View};
+use bumpalo::Bump;
+use catalog::TypeId;
 use futures::StreamExt;
-use model::{Error, Result, SqlState};
+use model::{Datum, Error, Result, SqlState, Type};
 use parser::ast::Name;
 use pg::Form;
 use relational::results::{CHUNK_BYTES, Chunk, Chunks};
@@ -18,6 +20,7 @@ use crate::result::{Arguments, Executed, Messages, Outcome};
 use crate::session::Session;
 use crate::session::clocks::Clocks;
 use crate::session::context::StatementContext;
+use crate::session::facts::facts;
 use crate::statement::copy::{CopyForm, Format, Options};
 use crate::tables::Named;
 
@@ -53,7 +56,9 @@ pub(crate) async fn unload(
     let (form, width) = (CopyForm::of(options.format), columns.len());
     let (head, tail) = (writer.head(), writer.tail());
     let clocks = Clocks::of(session);
-    let reader = Reader { _context: context, view, table, columns, writer, clocks, next: 0 };
+    let is_other = |at: &usize| table.schema.columns[*at].ty.base().is_other();
+    let facts = columns.iter().any(is_other).then(|| facts(&context));
+    let reader = Reader { _context: context, facts, view, table, columns, writer, clocks, next: 0 };
     let rows = futures::stream::unfold(reader, |mut reader| async move {
         let chunk = reader.chunk().transpose()?;
         if chunk.is_err() {
@@ -75,6 +80,8 @@ struct Reader {
     columns: Vec<usize>,
     writer: Writer,
     clocks: Clocks,
+    /// Facts for values of types that crate `scalar` writes.
+    facts: Option<Arc<scalar::Session>>,
     next: u64,
 }
 
@@ -104,12 +111,28 @@ impl Reader {
         self.writer.row(out, |column, form, out| {
             let column = self.columns[column];
             let value = self.table.layout.field(row, column)?;
-            if !value.is_null() {
-                pg::row_value::write(out, &value, self.table.schema.columns[column].ty, form, &mut offset);
+            let ty = self.table.schema.columns[column].ty;
+            if let (Type::Other(other), Some(facts)) = (ty.base(), &self.facts)
+                && !value.is_null()
+            {
+                other_value(&value, TypeId(other.oid), form, facts, out)?;
+            } else if !value.is_null() {
+                pg::row_value::write(out, &value, ty, form, &mut offset);
             }
             Ok(!value.is_null())
         })
     }
+}
+
+/// Appends a value of a type that crate `scalar` writes.
+fn other_value(value: &Datum<'_>, ty: TypeId, form: Form, facts: &scalar::Session, out: &mut Vec<u8>) -> Result<()> {
+    if form == Form::Binary {
+        return scalar::send(value, ty, out);
+    }
+    let (arena, mut text) = (Bump::new(), String::new());
+    scalar::output(value, ty, &scalar::Context { arena: &arena, session: facts }, &mut text)?;
+    out.extend_from_slice(text.as_bytes());
+    Ok(())
 }
 
 /// Runs `COPY (query) TO STDOUT` of a compiled query.

@@ -1,10 +1,36 @@
-//! Bytes of values whose Arrow type is Binary: a tag, then the value, little-endian. The tag makes a value readable
-//! without its type. The bytes live within one statement and are never stored.
+//! Bytes of values that have no fixed form: a tag, then the value, little-endian. The tag makes a value readable without
+//! its type. Rows of `rows` tables store arrays, ranges and values of other types so (`rows::row`), and Arrow arrays carry
+//! them as Binary.
+//!
+//! | tag | value                  | bytes after the tag                                                                    |
+//! |----:|------------------------|----------------------------------------------------------------------------------------|
+//! |   0 | NULL                   |                                                                                        |
+//! |   1 | boolean                | 0 or 1                                                                                 |
+//! | 2–6 | smallint, integer, bigint, real, double precision | in their width                                              |
+//! |   7 | numeric of up to 38 digits | scale (2), length (1), the unscaled number in two's complement, as short as its sign allows |
+//! |   8 | longer numeric         | 1 if negative, scale (2), length (4), ASCII digits                                     |
+//! | 9–11 | NaN, infinity, -infinity of numeric |                                                                          |
+//! | 12, 13 | text, bytea         | length (4), bytes                                                                      |
+//! |  14 | uuid                   | its 16 bytes                                                                           |
+//! | 15–18 | date, time, timestamp, timestamptz | days or microseconds since 1970, or since midnight: 4, 8, 8, 8          |
+//! |  19 | interval               | months (4), days (4), microseconds (8)                                                 |
+//! |  20 | oid and similar        | 4                                                                                      |
+//! |  21 | timetz                 | microseconds since midnight (8), seconds west of UTC (4)                               |
+//! |  22 | bit string             | bits (4), length (4), bytes                                                            |
+//! | 23, 24 | address of IPv4, IPv6 | 4 or 16 bytes, then the length of the prefix (1)                                     |
+//! |  25 | macaddr, macaddr8      | 8                                                                                      |
+//! |  26 | array                  | OID of the elements (4), dimensions (4), length and lower bound of each (4 + 4), items  |
+//! |  27 | row                    | count (4), OIDs (4 each), whether names follow (1), these as texts, items               |
+//! | 28, 29 | empty range, range  | 29: for each bound whether it is inclusive (1), and a value, NULL for none              |
+//! |  30 | multirange             | count (4), ranges with their tags                                                      |
+//! |  31 | geometry               | kind (1), then points: count (4), x and y (8 + 8) each; a line three numbers; a circle its centre and a radius |
+//!
+//! Items are a count (4) and that many values with their tags.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use model::{
+use crate::{
     Array, ArrayDimension, Bits, Datum, Error, Geometry, Interval, Network, Numeric, Point, Range, RangeBound, Record,
     Result, TimeTz,
 };
@@ -13,7 +39,7 @@ use model::{
 const DEPTH_MAX: usize = 64;
 
 /// Appends the encoding of a value.
-pub(crate) fn encode(datum: &Datum<'_>, out: &mut Vec<u8>) {
+pub fn encode(datum: &Datum<'_>, out: &mut Vec<u8>) {
     match datum {
         Datum::Null => out.push(0),
         Datum::Bool(value) => out.extend([1, u8::from(*value)]),
@@ -165,7 +191,7 @@ fn encode_geometry(geometry: &Geometry, out: &mut Vec<u8>) {
 ///
 /// # Errors
 /// XX001 for other bytes.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Datum<'_>> {
+pub fn decode(bytes: &[u8]) -> Result<Datum<'_>> {
     let mut input = Input { rest: bytes };
     let datum = input.datum(0)?;
     if input.rest.is_empty() { Ok(datum) } else { Err(damaged()) }
@@ -312,7 +338,7 @@ impl<'a> Input<'a> {
         let scale = u32::from(self.u16()?);
         let length = usize::from(self.byte()?);
         let taken = self.take(length)?;
-        let Some(last) = taken.last().filter(|_| length <= 16 && scale <= model::numeric::SCALE_MAX) else {
+        let Some(last) = taken.last().filter(|_| length <= 16 && scale <= crate::numeric::SCALE_MAX) else {
             return Err(damaged());
         };
         let mut bytes = [if last & 0x80 != 0 { 0xff } else { 0 }; 16];
@@ -339,7 +365,8 @@ impl<'a> Input<'a> {
         let product = dimensions.iter().try_fold(usize::from(!dimensions.is_empty()), |product, dimension| {
             product.checked_mul(usize::try_from(dimension.length).ok()?)
         });
-        if product != Some(items.len()) {
+        let has_end = |side: &ArrayDimension| side.lower.checked_add(side.length).is_some();
+        if product != Some(items.len()) || !dimensions.iter().all(has_end) {
             return Err(damaged());
         }
         Ok(Datum::Array(Arc::new(Array { element, dimensions, items })))
@@ -379,3 +406,7 @@ impl<'a> Input<'a> {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "encoding_tests.rs"]
+mod tests;

@@ -1,9 +1,8 @@
 //! Keys of jsonb, from its canonical text: objects are behind arrays, booleans, numbers, strings and null; containers
 //! with more parts are behind those with fewer.
 
-use model::{Error, Numeric, Result};
-
-use super::key::{push_bytes, push_numeric};
+use crate::sort_key::{push_bytes, push_numeric};
+use crate::{Error, Numeric, Result};
 
 /// Maximum depth of containers, which bounds the stack.
 const DEPTH_MAX: usize = 256;
