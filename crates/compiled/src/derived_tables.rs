@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use model::{Datum, Result, RowColumn, RowSchema, TableId, TableName};
+use model::{Datum, Error, Result, RowColumn, RowSchema, TableId, TableName};
 use rows::key::{self, KeyColumn};
 use rows::row::RowLayout;
 use rows::{Records, RowTable};
@@ -28,6 +28,8 @@ pub(crate) enum Rows {
     Select(Box<Select>),
     Values(Vec<Vec<Expr>>),
     Set(Box<Set>),
+    /// Those that a change in WITH returns: it runs before all queries.
+    Changed,
 }
 
 /// UNION, INTERSECT or EXCEPT, with or without ALL.
@@ -76,6 +78,7 @@ impl Rows {
                 Ok(())
             }
             Rows::Set(set) => set.run(ctx, given, emit),
+            Rows::Changed => Err(Error::bug("a change in WITH that did not run")),
         }
     }
 
@@ -83,7 +86,7 @@ impl Rows {
     pub(crate) fn selects<'s>(&'s self, out: &mut Vec<&'s Select>) {
         match self {
             Rows::Select(select) => out.push(select),
-            Rows::Values(_) => {}
+            Rows::Values(_) | Rows::Changed => {}
             Rows::Set(set) => set.sides.iter().for_each(|side| side.selects(out)),
         }
     }

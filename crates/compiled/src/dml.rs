@@ -1,7 +1,8 @@
-//! INSERT, UPDATE and DELETE. Rows are found first, then locked and rechecked, then changed, so that a statement
+//! INSERT, UPDATE, DELETE and MERGE. Rows are found first, then locked and rechecked, then changed, so that a statement
 //! never sees its own changes.
 
 mod load;
+pub(crate) mod merge;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ use crate::plan::{self, Step};
 use crate::select::{Output, Select};
 use crate::sort_limit::Emit;
 use crate::subquery::Subquery;
+
+use self::merge::Merge;
 
 pub use load::{Incoming, Load, Loaded, Refused};
 
@@ -102,23 +105,18 @@ pub(crate) struct Change {
     movement: Option<Movement>,
 }
 
-/// Refuses subqueries that run between changes and read a changed table: they would see this statement's own
-/// changes.
-pub(crate) fn check_late<'t>(
+/// Whether subqueries that run between changes read a changed table: the statement then hides its changes from them.
+pub(crate) fn reads_changed<'t>(
     queries: &[Subquery],
     derived: &[Derived],
     mut written: impl Iterator<Item = &'t Arc<RowTable>>,
-) -> Result<()> {
+) -> bool {
     let mut selects: Vec<&Select> = queries.iter().map(|one| &one.select).collect();
     if selects.iter().any(|select| select.reads_derived()) {
         derived.iter().for_each(|one| one.rows.selects(&mut selects));
     }
     let reads = |table: &Arc<RowTable>| selects.iter().any(|select| select.reads(table.id()));
-    if !written.any(reads) {
-        return Ok(());
-    }
-    let text = "a subquery in RETURNING, ON CONFLICT or WITH CHECK OPTION on a table that the statement changes is not supported";
-    Err(Error::unsupported(text))
+    written.any(reads)
 }
 
 /// Unique indexes: `None` for the primary key, secondary ones by position.
@@ -168,7 +166,35 @@ struct Prepared<'a> {
     made: Vec<Vec<(usize, Datum<'a>)>>,
 }
 
-/// Changes made by an UPDATE or DELETE.
+/// The changes of a plan whose foreign keys are still to be checked.
+pub(crate) struct Late<'a> {
+    of: LateOf<'a>,
+    changes: Changes<'a>,
+    run: Run<'a>,
+}
+
+enum LateOf<'a> {
+    Insert(&'a Insert),
+    Change(&'a Change),
+    Merge(&'a Merge),
+}
+
+impl Late<'_> {
+    /// Checks the foreign keys, and runs the actions that they trigger.
+    pub(crate) fn check(mut self) -> Result<()> {
+        match self.of {
+            LateOf::Insert(insert) => insert.follow(self.changes, &mut self.run),
+            LateOf::Change(change) => change.follow(self.changes, &mut self.run),
+            LateOf::Merge(merge) => merge.follow(self.changes, &mut self.run),
+        }
+    }
+}
+
+fn check_or_defer(late: Late<'_>) -> Result<()> {
+    late.run.ctx().defer(late).map_or(Ok(()), Late::check)
+}
+
+/// Changed rows whose foreign keys are still to be checked.
 #[derive(Default)]
 struct Changes<'a> {
     changed: Vec<Changed<'a>>,
@@ -187,8 +213,8 @@ impl Change {
     }
 
     /// Whether subqueries that run between changes read a table that this changes.
-    pub(crate) fn check_late(&self, queries: &[Subquery], derived: &[Derived]) -> Result<()> {
-        check_late(queries, derived, self.written())
+    pub(crate) fn reads_changed(&self, queries: &[Subquery], derived: &[Derived]) -> bool {
+        reads_changed(queries, derived, self.written())
     }
 
     pub(crate) fn steps(&self) -> &[Step] {
@@ -202,7 +228,7 @@ impl Change {
         let prepared = self.locked(found, &mut run)?;
         let mut changed = Changes::default();
         let count = self.apply(prepared, &mut run, &mut changed, emit)?;
-        self.follow(changed, &mut run)?;
+        check_or_defer(Late { of: LateOf::Change(self), changes: changed, run })?;
         Ok(count)
     }
 
@@ -227,8 +253,8 @@ impl Change {
             count += one.apply(prepared, &mut run, &mut own, emit)?;
             changed.push((one, run, own));
         }
-        for (one, mut run, own) in changed {
-            one.follow(own, &mut run)?;
+        for (one, run, own) in changed {
+            check_or_defer(Late { of: LateOf::Change(one), changes: own, run })?;
         }
         Ok(count)
     }
@@ -415,11 +441,17 @@ impl Insert {
                 }
             }
         }
-        self.target.foreign.follow(done.changed, &mut run)?;
-        if let Some(routes) = &self.routes {
-            routes.follow(done.routed, &mut run)?;
-        }
+        let changes = Changes { changed: done.changed, routed: done.routed };
+        check_or_defer(Late { of: LateOf::Insert(self), changes, run })?;
         Ok(count)
+    }
+
+    fn follow<'a>(&'a self, changes: Changes<'a>, run: &mut Run<'a>) -> Result<()> {
+        self.target.foreign.follow(changes.changed, run)?;
+        match &self.routes {
+            Some(routes) => routes.follow(changes.routed, run),
+            None => Ok(()),
+        }
     }
 
     /// The values of a row.

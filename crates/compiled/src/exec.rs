@@ -16,6 +16,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::array::Array;
 use crate::derived_tables::Derived;
+use crate::dml::Late;
 use crate::expr::{Expr, Frame};
 use crate::key_cast;
 use crate::plan::{Access, IndexRef, KeyCondition, KeyTest, Range, RangeEnd, Step};
@@ -68,6 +69,8 @@ pub(crate) struct ExecContext<'a> {
     elements: Vec<OnceCell<Option<SubqueryResult<'a>>>>,
     source: ReadSource<'a>,
     waits: RefCell<Option<Event>>,
+    /// Checks of foreign keys that wait for the end of the statement; `None` if each change checks its own.
+    late: Option<RefCell<Vec<Late<'a>>>>,
     /// Rows until the next cancellation check.
     left: Cell<u32>,
     /// Bytes allocated outside the arena.
@@ -174,6 +177,7 @@ impl<'a> ExecContext<'a> {
             elements: parts.arrays.iter().map(|_| OnceCell::new()).collect(),
             source,
             waits: RefCell::new(None),
+            late: None,
             left: Cell::new(ROWS_PER_CHECK),
             kept: Cell::new(0),
             asked: Cell::new(0),
@@ -203,6 +207,33 @@ impl<'a> ExecContext<'a> {
         self.params.set(next);
         self.further.set(further);
         true
+    }
+
+    /// Foreign keys are checked at the end of the statement.
+    pub(crate) fn with_late_checks(mut self) -> ExecContext<'a> {
+        self.late = Some(RefCell::default());
+        self
+    }
+
+    /// Keeps the checks of a change for later; returns them if they are due.
+    pub(crate) fn defer(&self, late: Late<'a>) -> Option<Late<'a>> {
+        match &self.late {
+            Some(all) => {
+                all.borrow_mut().push(late);
+                None
+            }
+            None => Some(late),
+        }
+    }
+
+    /// The checks that [`ExecContext::defer`] kept.
+    pub(crate) fn deferred(&self) -> Vec<Late<'a>> {
+        self.late.as_ref().map(RefCell::take).unwrap_or_default()
+    }
+
+    /// Sets the rows of a derived table.
+    pub(crate) fn give_rows(&self, of: usize, rows: &[&'a [u8]]) {
+        self.derived_rows[of].set(Some(self.arena.alloc_slice_copy(rows)));
     }
 
     /// Limits the run to one slice.
@@ -1171,6 +1202,8 @@ pub(crate) fn lock<'a>(locks: &[(usize, Lock)], conditions: &'a [Expr], run: &mu
         run.ctx().change()?;
         let locked = run.txn(|txn| txn.lock_row(&run.tables[*slot], record, lock.mode, lock.policy, run.guard()))?;
         match locked {
+            // Changed by this statement before: the first change stays, as in PostgreSQL.
+            Locked::Row { .. } if run.txn(|txn| Ok(txn.has_hidden(&run.tables[*slot], record)))? => return Ok(false),
             Locked::Row { row, changed } => {
                 run.slot(*slot).set(Some(row));
                 again |= changed;

@@ -13,7 +13,8 @@ use rows::{RowTable, Txn, View};
 use crate::array::{Array, ParamType};
 use crate::cast::Zone;
 use crate::derived_tables::Derived;
-use crate::dml::{Change, Insert};
+use crate::dml::merge::Merge;
+use crate::dml::{Change, Insert, Late};
 use crate::exec::{ExecContext, ReadSource, ResumePoint, Slice, SubPlans};
 use crate::lower::Parts;
 use crate::select::{Output, Select};
@@ -60,8 +61,19 @@ pub struct Compiled {
     has_session_constants: bool,
     /// Whether it has expressions that crate `scalar` computes.
     computes: bool,
+    /// Changes in WITH, in the order in which they run.
+    changes: Vec<WithChange>,
+    /// Whether its queries must not see its changes: [`Txn::hide_changes`].
+    hides: bool,
     /// The error of a constant expression, with which each run fails.
     failure: Option<Error>,
+}
+
+/// A change in WITH.
+pub(crate) struct WithChange {
+    pub(crate) work: Work,
+    /// Number of the derived table with the rows that it returns.
+    pub(crate) rows: usize,
 }
 
 /// The plan of a statement, by kind.
@@ -71,6 +83,20 @@ pub(crate) enum Work {
     Change(Change),
     /// The same change of several tables.
     Changes(Vec<Change>),
+    Merge(Merge),
+}
+
+impl Work {
+    /// Returns the number of rows returned or changed.
+    fn run<'a>(&'a self, ctx: &'a ExecContext<'a>, emit: Emit<'_, 'a>) -> Result<u64> {
+        match self {
+            Work::Select(select) => select.run(ctx, Vec::new(), emit),
+            Work::Insert(insert) => insert.run(ctx, emit),
+            Work::Change(change) => change.run(ctx, emit),
+            Work::Changes(changes) => Change::run_all(changes, ctx, emit),
+            Work::Merge(merge) => merge.run(ctx),
+        }
+    }
 }
 
 /// Session state that expressions can read.
@@ -109,9 +135,33 @@ pub enum Ran {
 
 impl Compiled {
     pub(crate) fn of(work: Work, parts: Parts) -> Compiled {
-        let Parts { params, subqueries, derived, hashed, arrays, counts, has_session_constants, computes, failure } =
-            parts;
-        Compiled { params, work, subqueries, derived, hashed, arrays, counts, has_session_constants, computes, failure }
+        let Parts {
+            params,
+            subqueries,
+            derived,
+            hashed,
+            arrays,
+            counts,
+            has_session_constants,
+            computes,
+            changes,
+            hides,
+            failure,
+        } = parts;
+        Compiled {
+            params,
+            work,
+            subqueries,
+            derived,
+            hashed,
+            arrays,
+            counts,
+            has_session_constants,
+            computes,
+            changes,
+            hides,
+            failure,
+        }
     }
 
     /// Whether a constant in it was read by the session's settings, such as a time by the time zone, or `today` by the
@@ -136,7 +186,8 @@ impl Compiled {
     /// Whether it changes no rows, locks none and changes no sequence.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        matches!(&self.work, Work::Select(_)) && !self.queries().any(Select::locks) && !self.counts
+        let reads = matches!(&self.work, Work::Select(_)) && self.changes.is_empty();
+        reads && !self.queries().any(Select::locks) && !self.counts
     }
 
     /// Whether rows are streamed without any state between them, so that [`Reading`] can stop after any row.
@@ -156,7 +207,8 @@ impl Compiled {
     /// inserts one row for each, as one statement.
     #[must_use]
     pub fn takes_rows(&self) -> bool {
-        matches!(&self.work, Work::Insert(insert) if insert.takes_rows()) && !self.params.is_empty()
+        let takes = matches!(&self.work, Work::Insert(insert) if insert.takes_rows());
+        takes && !self.params.is_empty() && self.changes.is_empty()
     }
 
     /// The error of a constant expression, with which each run fails.
@@ -183,19 +235,21 @@ impl Compiled {
     /// Tables whose rows it changes or locks, except those only read by foreign key checks. Before a run, the
     /// caller must enter them ([`Txn::enter`]) and compile again if one has a new version.
     pub fn entered(&self) -> impl Iterator<Item = &Arc<RowTable>> {
-        let (insert, change) = match &self.work {
-            Work::Select(_) => (None, &[][..]),
-            Work::Insert(insert) => (Some(insert), &[][..]),
-            Work::Change(change) => (None, std::slice::from_ref(change)),
-            Work::Changes(changes) => (None, changes.as_slice()),
-        };
-        let written = insert.into_iter().flat_map(Insert::written);
-        self.queries()
-            .flat_map(Select::locked)
-            .chain(written)
-            .chain(change.iter().flat_map(Change::written))
+        let written = self.works().flat_map(|work| {
+            let (mut insert, mut change, mut merge) = (None, &[][..], None);
+            match work {
+                Work::Select(_) => {}
+                Work::Insert(one) => insert = Some(one),
+                Work::Change(one) => change = std::slice::from_ref(one),
+                Work::Changes(all) => change = all.as_slice(),
+                Work::Merge(one) => merge = Some(one),
+            }
+            let written = insert.into_iter().flat_map(Insert::written).chain(merge.into_iter().flat_map(Merge::written));
+            let changed = change.iter().flat_map(Change::written);
             // All variants move rows between the same partitions.
-            .chain(change.first().into_iter().flat_map(Change::routed))
+            written.chain(changed).chain(change.first().into_iter().flat_map(Change::routed))
+        });
+        self.queries().flat_map(Select::locked).chain(written)
     }
 
     /// Tables that its queries read, with repetitions.
@@ -203,16 +257,21 @@ impl Compiled {
         self.queries().flat_map(|query| &query.tables)
     }
 
+    /// The statement's own work, and the changes in WITH.
+    fn works(&self) -> impl Iterator<Item = &Work> {
+        self.changes.iter().map(|change| &change.work).chain(std::iter::once(&self.work))
+    }
+
     /// All SELECTs it consists of.
     pub(crate) fn queries(&self) -> impl Iterator<Item = &Select> {
-        let own = match &self.work {
+        let own = self.works().filter_map(|work| match work {
             Work::Select(select) => Some(select),
             Work::Insert(insert) => insert.query(),
-            Work::Change(_) | Work::Changes(_) => None,
-        };
+            Work::Change(_) | Work::Changes(_) | Work::Merge(_) => None,
+        });
         let mut derived = Vec::new();
         self.derived.iter().for_each(|one| one.rows.selects(&mut derived));
-        own.into_iter().chain(self.subqueries.iter().map(|one| &one.select)).chain(derived)
+        own.chain(self.subqueries.iter().map(|one| &one.select)).chain(derived)
     }
 
     /// The access paths in join order, as text, for EXPLAIN and tests.
@@ -223,12 +282,44 @@ impl Compiled {
             Work::Select(select) => select.steps(),
             Work::Insert(_) => &[],
             Work::Change(change) => change.steps(),
+            Work::Merge(merge) => merge.steps(),
             Work::Changes(changes) => {
                 several = changes.iter().flat_map(|change| change.steps().iter().cloned()).collect::<Vec<_>>();
                 &several
             }
         };
         steps.iter().map(|step| step.access.to_string()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Runs the changes in WITH and the statement's own work. None of its queries sees any of its changes.
+    fn hiding<'a>(&'a self, ctx: &'a ExecContext<'a>, emit: Emit<'_, 'a>) -> Result<u64> {
+        ctx.txn(|txn| {
+            txn.hide_changes();
+            Ok(())
+        })?;
+        let ran = self.in_order(ctx, emit);
+        ctx.txn(|txn| {
+            txn.show_changes();
+            Ok(())
+        })?;
+        let rows = ran?;
+        ctx.deferred().into_iter().try_for_each(Late::check)?;
+        Ok(rows)
+    }
+
+    fn in_order<'a>(&'a self, ctx: &'a ExecContext<'a>, emit: Emit<'_, 'a>) -> Result<u64> {
+        for WithChange { work, rows } in &self.changes {
+            let (layout, mut made, mut bytes) = (&self.derived[*rows].layout, Vec::new(), Vec::new());
+            work.run(ctx, &mut |row| {
+                ctx.look()?;
+                bytes.clear();
+                layout.encode(row, &mut bytes)?;
+                made.push(&*ctx.arena.alloc_slice_copy(&bytes));
+                Ok(ControlFlow::Continue(()))
+            })?;
+            ctx.give_rows(*rows, &made);
+        }
+        self.work.run(ctx, emit)
     }
 
     /// Output columns; empty if it returns no rows.
@@ -239,6 +330,7 @@ impl Compiled {
             Work::Insert(insert) => &insert.columns,
             Work::Change(change) => &change.columns,
             Work::Changes(changes) => changes.first().map_or(&[], |change| &change.columns),
+            Work::Merge(_) => &[],
         }
     }
 }
@@ -270,14 +362,10 @@ pub fn run(
     compiled.check(params)?;
     let arena = Bump::new();
     let ctx = ExecContext::new(params, &arena, guard, session, compiled.parts(), ReadSource::of(txn));
-    let ctx = ctx.with_rows_of(compiled.params.len());
+    let ctx = if compiled.takes_rows() { ctx.with_rows_of(compiled.params.len()) } else { ctx };
+    let ctx = if compiled.hides { ctx.with_late_checks() } else { ctx };
     let emit: Emit<'_, '_> = &mut |row| sink(row).map(ControlFlow::Continue);
-    let ran = match &compiled.work {
-        Work::Select(select) => select.run(&ctx, Vec::new(), emit),
-        Work::Insert(insert) => insert.run(&ctx, emit),
-        Work::Change(change) => change.run(&ctx, emit),
-        Work::Changes(changes) => Change::run_all(changes, &ctx, emit),
-    };
+    let ran = if compiled.hides { compiled.hiding(&ctx, emit) } else { compiled.work.run(&ctx, emit) };
     match (ran, ctx.waits()) {
         (Ok(rows), _) => Ok(Ran::Done { rows }),
         (Err(_), Some(event)) => Ok(Ran::Wait(event)),

@@ -97,6 +97,20 @@ impl Record {
         })
     }
 
+    /// As [`Record::seen`], without the `hidden` newest versions, which `me` made.
+    pub(crate) fn seen_below<'g>(
+        &'g self,
+        me: TxnId,
+        snapshot: Lsn,
+        hidden: usize,
+        guard: &'g Guard,
+    ) -> Option<&'g Version> {
+        self.versions(guard).skip(hidden).find(|version| match version.begin() {
+            Begin::Committed(lsn) => lsn <= snapshot,
+            Begin::By(txn) => txn == me,
+        })
+    }
+
     /// The version that the lock holder `me` works on: its own, or the newest committed one.
     pub(crate) fn current<'g>(&'g self, me: TxnId, guard: &'g Guard) -> Option<&'g Version> {
         self.seen(me, Lsn(u64::MAX), guard)

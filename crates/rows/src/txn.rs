@@ -12,6 +12,7 @@
 //!   unless a lock protects that state until the transaction ends.
 
 mod constraints;
+mod hidden;
 mod keys;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use env::Event;
 use model::{Error, Lsn, Result, SqlState, TableId};
 
 use self::constraints::ConstraintModes;
+use self::hidden::Hidden;
 use crate::locks::{LockMode, LockName, Request, TxnId, WaitPolicy};
 use crate::read_set::ReadSet;
 use crate::reclaim;
@@ -89,6 +91,8 @@ pub struct Txn {
     reads: Option<Box<ReadSet>>,
     /// Constraints that are checked at the end.
     constraints: ConstraintModes,
+    /// Writes of the running statement that it does not see.
+    hidden: Option<Box<Hidden>>,
     /// Buffer for a lookup key.
     key: Vec<u8>,
     /// Buffer for the index keys of a removed row.
@@ -274,6 +278,7 @@ impl Txn {
             newest_seen: Lsn::ZERO,
             reads: (isolation == Isolation::Serializable).then(Box::default),
             constraints: ConstraintModes::default(),
+            hidden: None,
             key: Vec::new(),
             before: Keys::default(),
             after: Keys::default(),

@@ -594,10 +594,6 @@ fn unsupported_features_are_named_in_the_error() {
         ),
         ("create table x (a int, exclude (a with =))", "EXCLUDE is not supported on rows tables"),
         ("create table x of y", "OF is not supported on rows tables"),
-        (
-            "alter table t alter a set statistics 5",
-            "ALTER TABLE … ALTER COLUMN a SET STATISTICS 5 is not supported on rows tables",
-        ),
         ("create sequence s restart", "RESTART of a new sequence is not supported"),
         ("create table x (a text default version())", "DEFAULT expression version() is not supported on rows tables"),
         ("alter table t add r float8 default random()", "volatile functions are not supported here"),

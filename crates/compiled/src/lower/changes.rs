@@ -10,8 +10,8 @@
 use std::sync::Arc;
 
 use binder::tree::{
-    Assignment, Change, ChangeStatement, Column, Conflict as BoundConflict, Delete, Insert, Output as BoundOutput,
-    Query, Rel, RowCheck, RowQuery, Statement, Table, Update,
+    Assignment, Change, ChangeStatement, Column, Conflict as BoundConflict, CteBody, Delete, Insert, Merge as BoundMerge,
+    MergeAction, MergeBranch, Output as BoundOutput, Query, Rel, RowCheck, RowQuery, Statement, Table, Update,
 };
 use catalog::TypeId;
 use model::{Datum, Error, Result};
@@ -27,13 +27,15 @@ use super::{
 };
 use crate::array::ParamType;
 use crate::constraints::{TARGET, Writer};
-use crate::dml::{self, Arbiter, ChangeDraft, Conflict, EXCLUDED, Load, Rows, Target, check_late};
+use crate::derived_tables::{self, Derived};
+use crate::dml::merge::{Action, Branch, Merge, MergeDraft};
+use crate::dml::{self, Arbiter, ChangeDraft, Conflict, EXCLUDED, Load, Rows, Target, reads_changed};
 use crate::expr::{Expr, Layout, PartAssignment, StepKind, Value};
 use crate::foreign_keys::{ChangeKind, ForeignKeys};
 use crate::from::Source;
 use crate::partitions::{Movement, Routes};
 use crate::select::Output;
-use crate::statement::{Compiled, Tables, Work};
+use crate::statement::{Compiled, Tables, WithChange, Work};
 use crate::stored_expressions::StoredExpressions;
 use crate::subquery::{ResultKind, Subquery};
 
@@ -120,7 +122,7 @@ struct Set<'q> {
 
 impl<'q> Lowering<'q> {
     /// The plan of a change.
-    fn change(
+    pub(super) fn change(
         mut self,
         change: &'q Change,
         variants: &Variants<'q>,
@@ -129,10 +131,44 @@ impl<'q> Lowering<'q> {
         self.parameters(declared)?;
         let work = match change {
             Change::Insert(insert) => Work::Insert(self.insert(insert)?),
-            Change::Merge(_) => return refused("MERGE"),
+            Change::Merge(merge) => Work::Merge(self.merge(merge)?),
             Change::Update(_) | Change::Delete(_) => self.changes(change, variants)?,
         };
         Ok(Compiled::of(work, self.parts))
+    }
+
+    /// Lowers the changes in WITH, which run before the statement's own query or change, also if nothing reads their rows.
+    pub(super) fn changes_in_with(&mut self) -> Lower<()> {
+        for number in 0..self.tree.ctes.len() {
+            let cte = &self.tree.ctes[number];
+            let CteBody::Change(change) = &cte.body else { continue };
+            let returned = std::mem::replace(&mut self.returned, Some(&cte.columns));
+            let (work, given) = self.inside(|lowering| lowering.change_in_with(change))?;
+            self.returned = returned;
+            if !given.is_empty() {
+                return refused("a change in WITH that reads an outer query");
+            }
+            let table = self.derived_table(&cte.columns)?;
+            self.parts.derived.push(Derived { rows: derived_tables::Rows::Changed, layout: Arc::clone(&table.layout) });
+            let rows = self.parts.derived.len() - 1;
+            self.ctes[number] = Some((rows, table));
+            self.parts.changes.push(WithChange { work, rows });
+            self.parts.hides = true;
+        }
+        Ok(())
+    }
+
+    fn change_in_with(&mut self, change: &'q Change) -> Lower<Work> {
+        match change {
+            Change::Insert(insert) => Ok(Work::Insert(self.insert(insert)?)),
+            Change::Merge(_) => refused("MERGE in WITH"),
+            Change::Update(Update { table, .. }) | Change::Delete(Delete { table, .. }) => {
+                if table.has_children {
+                    return refused("a change in WITH of a table with children");
+                }
+                self.changes(change, &Variants { inherited: &[], tableoid: None, routed: None })
+            }
+        }
     }
 
     /// The plans of an UPDATE or DELETE of a table and of those that inherit from it.
@@ -166,7 +202,7 @@ impl<'q> Lowering<'q> {
         // Subqueries of one table's change run after changes of the others.
         for plan in plans.iter().filter(|_| plans.len() > 1) {
             for queries in &late {
-                plan.check_late(&self.parts.subqueries[queries.clone()], &self.parts.derived)?;
+                self.parts.hides |= plan.reads_changed(&self.parts.subqueries[queries.clone()], &self.parts.derived);
             }
         }
         Ok(if plans.len() == 1 { Work::Change(plans.remove(0)) } else { Work::Changes(plans) })
@@ -196,6 +232,11 @@ impl<'q> Lowering<'q> {
         let table = self.stored(&insert.table)?;
         let row = self.inserted_row(insert, columns.iter().map(|(_, value)| value), &table)?;
         let made = self.insert_of(insert, table, Rows::External(row))?;
+        if self.parts.hides {
+            let text = "a subquery in RETURNING, ON CONFLICT or WITH CHECK OPTION on a table that the statement changes is not \
+                        supported for a query with operators that rows tables do not have";
+            return Err(Error::unsupported(text).into());
+        }
         if self.reads_parameter || !self.parts.arrays.is_empty() {
             return refused("a parameter outside of the query of INSERT");
         }
@@ -220,7 +261,7 @@ impl<'q> Lowering<'q> {
         let mut stored = StoredExpressions { tables: self.tables, session: self.session, parts: &mut self.parts };
         let routes = Routes::of(&table, kind, &mut stored)?;
         let written = target.written().chain(routes.iter().flat_map(|routes| routes.written()));
-        check_late(&self.parts.subqueries[queries..], &self.parts.derived, written)?;
+        self.parts.hides |= reads_changed(&self.parts.subqueries[queries..], &self.parts.derived, written);
         let tables = vec![Arc::clone(&table), table];
         let late = if queries > 0 { Vec::new() } else { rows.volatile() };
         Ok(dml::Insert { target, tables, rows, late, made_first: queries > 0, conflict, columns, routes })
@@ -318,9 +359,68 @@ impl<'q> Lowering<'q> {
         Ok((self.changed(queries, draft)?, queries))
     }
 
+    fn merge(&mut self, merge: &'q BoundMerge) -> Lower<Merge> {
+        if merge.table.has_children || merge.table.is_partitioned {
+            return refused("a table that has children or partitions");
+        }
+        let table = self.stored(&merge.table)?;
+        let from = self.draft(&merge.input, &[])?.from;
+        let Rel::Join { on, .. } = &merge.input else { return refused("another input than a join") };
+        let on = on.as_ref().map(|on| self.expr(on)).transpose()?;
+        if self.current().sources.last().is_none_or(|source| source.table.id() != table.id()) {
+            return refused("this source of rows");
+        }
+        let queries = self.parts.subqueries.len();
+        let branches = merge.branches.iter().map(|branch| self.merge_branch(branch, &table));
+        let branches = branches.collect::<Lower<Vec<_>>>()?;
+        let mut kinds = Vec::with_capacity(branches.len());
+        for branch in &branches {
+            match &branch.action {
+                Action::Nothing => {}
+                Action::Delete => kinds.push(ChangeKind::Delete),
+                Action::Update(set) => kinds.push(ChangeKind::Update(set)),
+                Action::Insert(_) => kinds.push(ChangeKind::Insert),
+            }
+        }
+        let ((target, _), _) = self.inside(|lowering| {
+            lowering.current().sources = [TARGET, EXCLUDED].map(|slot| Source::stored(slot, Arc::clone(&table))).into();
+            lowering.target(&table, &kinds, &[], &[])
+        })?;
+        self.parts.hides |= reads_changed(&self.parts.subqueries[queries..], &self.parts.derived, target.written());
+        let draft = MergeDraft { target, from, on, branches };
+        let level = self.level();
+        Ok(draft.planned(&self.levels[level].sources, &mut self.parts.hashed))
+    }
+
+    fn merge_branch(&mut self, branch: &'q MergeBranch, table: &RowTable) -> Lower<Branch> {
+        let condition = branch.condition.as_ref().map(|condition| self.expr(condition)).transpose()?;
+        let action = match &branch.action {
+            MergeAction::Nothing => Action::Nothing,
+            MergeAction::Delete => Action::Delete,
+            MergeAction::Update { row_queries, assignments, .. } => {
+                if assignments.iter().any(|assignment| !assignment.subscripts.is_empty()) {
+                    return refused("an assignment to a part of a column");
+                }
+                Action::Update(self.set(Set { row_queries, assignments }, table)?)
+            }
+            MergeAction::Insert { values, parts, .. } => {
+                if !parts.is_empty() {
+                    return refused("an assignment to a part of a column");
+                }
+                let mut row = vec![Expr::Value(Value::Plain(Datum::Null)); table.schema.columns.len()];
+                for ((at, _), value) in table.schema.shown().zip(values) {
+                    row[at] = self.expr(value)?;
+                }
+                Action::Insert(row)
+            }
+        };
+        Ok(Branch { matched: branch.matched, condition, action })
+    }
+
     /// Chooses the access paths. Subqueries from number `queries` on run between changes.
     fn changed(&mut self, queries: usize, draft: ChangeDraft) -> Lower<dml::Change> {
-        check_late(&self.parts.subqueries[queries..], &self.parts.derived, draft.target.written())?;
+        self.parts.hides |=
+            reads_changed(&self.parts.subqueries[queries..], &self.parts.derived, draft.target.written());
         let level = self.level();
         Ok(draft.planned(&self.levels[level].sources, &mut self.parts.hashed))
     }
@@ -419,10 +519,13 @@ impl<'q> Lowering<'q> {
         let checks = checks.iter().map(|check| Ok((check.view.clone(), self.expr(&check.condition)?)));
         let checks = checks.collect::<Lower<Vec<_>>>()?;
         self.project(returning)?;
-        let wanted = self.tree.output.iter().map(|output| output.column);
-        let mut exprs = wanted.clone().map(|column| self.column(column)).collect::<Lower<Vec<_>>>()?;
-        let mut columns: Vec<Output> = wanted.map(|column| self.output(column)).collect();
-        self.result_columns(&mut exprs, &mut columns)?;
+        let of_statement = || self.tree.output.iter().map(|output| output.column).collect();
+        let wanted: Vec<u32> = self.returned.map_or_else(of_statement, <[u32]>::to_vec);
+        let mut exprs = wanted.iter().map(|column| self.column(*column)).collect::<Lower<Vec<_>>>()?;
+        let mut columns: Vec<Output> = wanted.iter().map(|column| self.output(*column)).collect();
+        if self.returned.is_none() {
+            self.result_columns(&mut exprs, &mut columns)?;
+        }
         let mut stored = StoredExpressions { tables: self.tables, session: self.session, parts: &mut self.parts };
         let mut foreign = ForeignKeys::default();
         for kind in kinds {

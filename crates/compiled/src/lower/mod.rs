@@ -38,7 +38,7 @@ use crate::derived_tables::Derived;
 use crate::expr::Expr;
 use crate::from::Source;
 use crate::select::{Output, TextColumn};
-use crate::statement::{Compiled, Tables, Work};
+use crate::statement::{Compiled, Tables, WithChange, Work};
 use crate::subquery::{ResultKind, Subquery};
 
 /// Outcome of lowering a statement.
@@ -212,6 +212,8 @@ struct Lowering<'q> {
     /// Whether a function of the session's state was lowered: each call of it may give another value.
     calls_session: bool,
     reads_parameter: bool,
+    /// The columns that the change in WITH returns which is being lowered; `None` for the statement's own.
+    returned: Option<&'q [u32]>,
     parts: Parts,
 }
 
@@ -228,6 +230,10 @@ pub(crate) struct Parts {
     pub(crate) has_session_constants: bool,
     /// Whether crate `scalar` computes some of its expressions.
     pub(crate) computes: bool,
+    /// Changes in WITH, in the order in which they run.
+    pub(crate) changes: Vec<WithChange>,
+    /// Whether the statement's queries must not see its changes.
+    pub(crate) hides: bool,
     /// The first error of a constant expression, with which each run fails.
     pub(crate) failure: Option<Error>,
 }
@@ -246,6 +252,7 @@ impl<'q> Lowering<'q> {
             padded: Vec::new(),
             shared: Vec::new(),
             failures: Vec::new(),
+            returned: None,
             calls_session: false,
             reads_parameter: false,
             parts: Parts::default(),
@@ -266,7 +273,7 @@ impl<'q> Lowering<'q> {
         Ok(Compiled::of(Work::Select(select), self.parts))
     }
 
-    /// Takes the types of the parameters, and refuses changes in WITH.
+    /// Takes the types of the parameters, and lowers the changes in WITH.
     fn parameters(&mut self, declared: &[Option<ParamType>]) -> Lower<()> {
         for (at, ty) in self.tree.parameters.iter().enumerate() {
             match ParamType::from_oid(ty.0) {
@@ -277,7 +284,7 @@ impl<'q> Lowering<'q> {
         // Parameters that the text does not mention have their declared types.
         let unused = declared.iter().skip(self.parts.params.len());
         self.parts.params.extend(unused.map_while(|ty| *ty));
-        self.check_changes_in_with()
+        self.changes_in_with()
     }
 
     fn check_changes_in_with(&self) -> Lower<()> {

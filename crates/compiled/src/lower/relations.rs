@@ -419,7 +419,8 @@ impl<'q> Lowering<'q> {
                 let rel = match &cte.body {
                     CteBody::Plain(rel) => rel,
                     CteBody::Recursive { .. } => return refused("WITH RECURSIVE"),
-                    CteBody::Change(_) => return refused("a change in WITH"),
+                    // Those before have been lowered.
+                    CteBody::Change(_) => return refused("a change in WITH that follows"),
                 };
                 let (rows, given) = self.inside(|lowering| lowering.rows(rel, &cte.columns))?;
                 // It is evaluated once, so that it cannot be correlated.

@@ -69,6 +69,7 @@ pub(crate) enum Verb {
     Insert,
     Update,
     Delete,
+    Merge,
 }
 
 impl Verb {
@@ -78,6 +79,7 @@ impl Verb {
             tree::Statement::Insert(_) => Verb::Insert,
             tree::Statement::Update(_) => Verb::Update,
             tree::Statement::Delete(_) => Verb::Delete,
+            tree::Statement::Merge(_) => Verb::Merge,
             _ => return None,
         })
     }
@@ -89,6 +91,7 @@ impl Verb {
             Verb::Insert => "INSERT 0",
             Verb::Update => "UPDATE",
             Verb::Delete => "DELETE",
+            Verb::Merge => "MERGE",
         }
     }
 
@@ -195,14 +198,14 @@ pub(crate) fn plan_query(
     Ok(Ok(RowsPlan::new(compiled, Verb::Select, context)))
 }
 
-/// The plan of an INSERT, UPDATE or DELETE of a `rows` table.
+/// The plan of an INSERT, UPDATE, DELETE or MERGE of a `rows` table.
 pub(crate) enum ChangePlan {
     Rows(Box<RowsPlan>),
     /// INSERT of rows that DataFusion computes.
     Feed(Box<FeedPlan>),
 }
 
-/// Plans an INSERT, UPDATE or DELETE; `None` if its table is not a `rows` table.
+/// Plans an INSERT, UPDATE, DELETE or MERGE; `None` if its table is not a `rows` table.
 ///
 /// # Errors
 /// Errors of PostgreSQL's parse analysis; 0A000 for what the row executor does not support.
@@ -253,6 +256,7 @@ fn target(change: &tree::Statement) -> Option<&tree::Name> {
         tree::Statement::Insert(insert) => &insert.table.name,
         tree::Statement::Update(update) => &update.table.name,
         tree::Statement::Delete(delete) => &delete.table.name,
+        tree::Statement::Merge(merge) => &merge.table.name,
         _ => return None,
     })
 }

@@ -119,7 +119,11 @@ impl Txn {
         guard: &'g Guard,
     ) -> Result<Option<&'g Version>> {
         let Some(slot) = table.records.arena.get(record.0) else { return table.records.nothing(record) };
-        let Some(version) = slot.seen(self.id, self.snapshot, guard) else { return Ok(None) };
+        let seen = match self.hidden_versions(table, record) {
+            0 => slot.seen(self.id, self.snapshot, guard),
+            hidden => slot.seen_below(self.id, self.snapshot, hidden, guard),
+        };
+        let Some(version) = seen else { return Ok(None) };
         self.note_seen(version);
         Ok(Some(version))
     }
