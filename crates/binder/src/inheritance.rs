@@ -108,6 +108,10 @@ struct Expansion {
     locks: Vec<RowLock>,
     /// The scan of a changed table, which has an expansion of its own.
     target: Vec<u32>,
+    /// Number of LIMITs around the operator.
+    limits: usize,
+    /// Scans that became those of one table: numbers of the columns before and after.
+    alone: Vec<(Vec<u32>, Arc<Table>, Vec<u32>)>,
 }
 
 impl Binder<'_> {
@@ -132,7 +136,7 @@ impl Binder<'_> {
         }
         self.columns = std::mem::take(&mut query.columns);
         let used = Some(used_columns(&query));
-        let mut expansion = Expansion { used, constants: FxHashMap::default(), locks: Vec::new(), target: Vec::new() };
+        let mut expansion = Expansion { used, constants: FxHashMap::default(), locks: Vec::new(), target: Vec::new(), limits: 0, alone: Vec::new() };
         self.expand(&mut query.root, &mut Vec::new(), &mut expansion)?;
         self.expand_parts(&mut query.subqueries, &mut query.ctes, &mut expansion)?;
         query.columns = std::mem::take(&mut self.columns);
@@ -157,10 +161,35 @@ impl Binder<'_> {
                     self.expand(&mut step.rel, &mut Vec::new(), expansion)?;
                 }
                 // The executors refuse changes in WITH of tables that have variants.
-                CteBody::Change(_) => {}
+                CteBody::Change(change) => self.refuse_families(change)?,
             }
         }
         Ok(())
+    }
+
+    /// Refuses a change in WITH that reads a table with children.
+    fn refuse_families(&self, change: &Change) -> Result<()> {
+        let input = match change {
+            Change::Insert(insert) => &insert.source,
+            Change::Update(update) => &update.input,
+            Change::Delete(delete) => &delete.input,
+            Change::Merge(merge) => &merge.input,
+        };
+        let mut found = None;
+        operators(input, &mut |rel| {
+            if let Rel::Scan { table, columns, .. } = rel
+                && self.family(columns).is_some()
+            {
+                found.get_or_insert_with(|| table.name.clone());
+            }
+        });
+        match found {
+            None => Ok(()),
+            Some(name) => {
+                let text = format!("a change in WITH that reads \"{name}\" is not supported: it has partitions or children");
+                Err(Error::unsupported(text).with_hint("Read it in a query of WITH before."))
+            }
+        }
     }
 
     /// Replaces the scans of tables with children in a change, and makes the variants of the change.
@@ -173,7 +202,7 @@ impl Binder<'_> {
         }
         self.columns = std::mem::take(&mut statement.columns);
         let used = Some(read_columns(&mut statement));
-        let mut expansion = Expansion { used, constants: FxHashMap::default(), locks: Vec::new(), target: Vec::new() };
+        let mut expansion = Expansion { used, constants: FxHashMap::default(), locks: Vec::new(), target: Vec::new(), limits: 0, alone: Vec::new() };
         self.expand_parts(&mut statement.subqueries, &mut statement.ctes, &mut expansion)?;
         let target = match &statement.change {
             Change::Update(update) => Some((Arc::clone(&update.table), update.old.clone())),
@@ -485,7 +514,13 @@ impl Binder<'_> {
                 locks.retain(|lock| self.family(&lock.columns).is_none());
                 expansion.locks.extend(of_families);
                 self.expand(input, conditions, expansion)?;
-                expansion.locks.truncate(taken);
+                // Rows of one table are locked where those of other tables are: after joins and ORDER BY.
+                for lock in expansion.locks.drain(taken..) {
+                    let is_it = |(before, ..): &&(Vec<u32>, Arc<Table>, Vec<u32>)| *before == lock.columns;
+                    if let Some((_, table, columns)) = expansion.alone.iter().find(is_it) {
+                        locks.push(RowLock { table: Arc::clone(table), columns: columns.clone(), ..lock });
+                    }
+                }
                 if locks.is_empty() {
                     let input = std::mem::replace(&mut **input, Rel::Single);
                     *rel = input;
@@ -496,8 +531,13 @@ impl Binder<'_> {
             | Rel::ProjectSet { input, .. }
             | Rel::Aggregate { input, .. }
             | Rel::Window { input, .. }
-            | Rel::Distinct { input, .. }
-            | Rel::Limit { input, .. } => self.expand(input, own, expansion),
+            | Rel::Distinct { input, .. } => self.expand(input, own, expansion),
+            Rel::Limit { input, .. } => {
+                expansion.limits += 1;
+                self.expand(input, own, expansion)?;
+                expansion.limits -= 1;
+                Ok(())
+            }
             Rel::SetOperation { left, right, .. } => {
                 self.expand(&mut left.rel, own, expansion)?;
                 self.expand(&mut right.rel, own, expansion)
@@ -534,16 +574,16 @@ impl Binder<'_> {
             [only] => {
                 expansion.constants.insert(tableoid, only.oid);
                 let numbers = self.mapped(table, columns, only);
-                let rel = Rel::Scan { table: Arc::clone(only), columns: numbers.clone(), as_of: as_of.clone() };
-                return Ok(match &lock {
-                    None => rel,
-                    Some(_) => {
-                        let own = conditions.iter().filter(|condition| reads_only(condition, columns)).cloned();
-                        locked(filtered(rel, own), only, &numbers)
-                    }
-                });
+                if lock.is_some() {
+                    expansion.alone.push((columns.to_vec(), Arc::clone(only), numbers.clone()));
+                }
+                return Ok(Rel::Scan { table: Arc::clone(only), columns: numbers, as_of: as_of.clone() });
             }
             _ => {}
+        }
+        if lock.is_some() && expansion.limits > 0 {
+            let text = format!("row locks with LIMIT on several partitions or children of \"{}\" are not supported", table.name);
+            return Err(Error::unsupported(text).with_hint("name one of them, or select it by a condition on the partition key"));
         }
         let is_used = |column: &u32| expansion.used.as_ref().is_none_or(|used| used.contains(column));
         let mut outputs: Vec<u32> = columns.iter().copied().filter(is_used).collect();

@@ -27,10 +27,6 @@ impl Binder<'_> {
         check_reachable(&merge.branches)?;
         let table = self.table(&merge.table.name)?;
         Self::refuse_view(&table, merge.table.name.at)?;
-        if table.materialized.is_some() {
-            let text = format!("cannot change materialized view \"{}\"", table.name);
-            return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text));
-        }
         let old = self.table_columns(&scope, &table);
         let target = self.target_source(&merge.table, &table, &old);
         let name = target.name.clone();

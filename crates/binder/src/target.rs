@@ -455,6 +455,6 @@ impl Binder<'_> {
         };
         let text = format!("cannot execute MERGE on relation \"{}\"", table.name);
         let detail = format!("This operation is not supported for {kind}.");
-        Err(error(SqlState::WRONG_OBJECT_TYPE, text, at).with_detail(detail))
+        Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, at).with_detail(detail))
     }
 }

@@ -94,6 +94,17 @@ impl Writer {
         Ok(())
     }
 
+    /// Encodes a row with its generated columns and stores it in slot `TARGET`, without checks.
+    pub(crate) fn placed<'a>(&'a self, values: &[Datum<'a>], run: &Run<'a>) -> Result<&'a [u8]> {
+        let mut values = values.to_vec();
+        self.compute(&mut values, &|_| true, run)?;
+        let mut bytes = Vec::new();
+        self.table.layout.encode_incomplete(&values, &mut bytes)?;
+        let row = run.ctx().arena.alloc_slice_copy(&bytes);
+        run.slot(TARGET).set(Some(row));
+        Ok(row)
+    }
+
     /// Encodes and checks a row that has all its values.
     fn complete<'a>(&'a self, values: &[Datum<'a>], run: &Run<'a>) -> Result<&'a [u8]> {
         let columns = &self.table.schema.columns;

@@ -82,6 +82,11 @@ impl Rows {
         }
     }
 
+    /// Whether it is a UNION, INTERSECT or EXCEPT.
+    pub(crate) fn is_set(&self) -> bool {
+        matches!(self, Rows::Set(_))
+    }
+
     /// Appends the SELECTs it consists of.
     pub(crate) fn selects<'s>(&'s self, out: &mut Vec<&'s Select>) {
         match self {

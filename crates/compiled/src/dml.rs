@@ -326,6 +326,7 @@ impl Change {
         if movement.stays(&new, run)? {
             return Ok(false);
         }
+        movement.check_leaving()?;
         // The row may be referenced: no key must be lost.
         let (mode, policy) = (LockMode::Update, WaitPolicy::Wait);
         match run.txn(|txn| txn.lock_row(&writer.table, record, mode, policy, run.guard()))? {
@@ -335,11 +336,10 @@ impl Change {
         }
         self.delete(record, run, changed)?;
         movement.insert(&new, run, routed)?;
-        // RETURNING reads the row as one of the partition that it left.
-        if !self.target.returning.is_empty() {
-            let mut bytes = Vec::new();
-            writer.table.layout.encode(&new, &mut bytes)?;
-            run.slot(TARGET).set(Some(run.ctx().arena.alloc_slice_copy(&bytes)));
+        // RETURNING and WITH CHECK OPTION read the row as one of the partition that it left.
+        if !self.target.returning.is_empty() || !self.target.checks.is_empty() {
+            let row = writer.placed(&new, run)?;
+            self.target.check(row, run)?;
         }
         Ok(true)
     }
@@ -500,6 +500,7 @@ impl Insert {
                     }
                     let (mode, policy) = (LockMode::NoKeyUpdate, WaitPolicy::Wait);
                     let lock = run.txn(|txn| txn.lock_row(&writer.table, record, mode, policy, run.guard()))?;
+                    check_unchanged(&writer.table, record, run)?;
                     let old = match lock {
                         Locked::Row { row, .. } => row,
                         Locked::Wait(event) => return Err(run.ctx().wait(event)),
@@ -534,7 +535,8 @@ impl Insert {
     ) -> Result<bool> {
         run.ctx().change()?;
         if matches!(self.conflict, Conflict::Error) {
-            return routes.insert(values, run, &mut done.routed).map(|()| true);
+            routes.insert(values, run, &mut done.routed)?;
+            return self.check_placed(run).map(|()| true);
         }
         let at = routes.find(values, run)?;
         let leaf = &routes.leaves[at];
@@ -554,7 +556,7 @@ impl Insert {
                         done.routed.push((at, Changed { record, old: None, new: Some(row) }));
                     }
                     run.slot(TARGET).set(Some(leaf.root_row(routes, row, run)?));
-                    return Ok(true);
+                    return self.check_placed(run).map(|()| true);
                 }
                 Put::Duplicate { index, record } => (index, record),
             };
@@ -566,6 +568,7 @@ impl Insert {
                         return Err(twice());
                     }
                     let (mode, policy) = (LockMode::NoKeyUpdate, WaitPolicy::Wait);
+                    check_unchanged(table, record, run)?;
                     let old = match run.txn(|txn| txn.lock_row(table, record, mode, policy, run.guard()))? {
                         Locked::Row { row, .. } => row,
                         Locked::Wait(event) => return Err(run.ctx().wait(event)),
@@ -582,10 +585,18 @@ impl Insert {
                     done.routed_touched.insert((at, record));
                     let changes = leaf.changes(Target::changes(set, run)?)?;
                     self.update_routed(routes, at, (&changes, old, record), run, done)?;
-                    return Ok(true);
+                    return self.check_placed(run).map(|()| true);
                 }
                 _ => return Err(leaf.writer.duplicate(index, &own, &run.frame)),
             }
+        }
+    }
+
+    /// Checks the row in slot [`TARGET`], which is one of the partitioned table.
+    fn check_placed<'a>(&'a self, run: &Run<'a>) -> Result<()> {
+        match run.slot(TARGET).get() {
+            Some(row) => self.target.check(row, run),
+            None => Err(Error::bug("an inserted row does not exist")),
         }
     }
 
@@ -670,9 +681,11 @@ impl Insert {
 }
 
 fn is_seen_in(table: &RowTable, record: RecordId, run: &Run<'_>) -> Result<()> {
-    if run
-        .txn(|txn| Ok(txn.isolation() < Isolation::RepeatableRead || txn.read(table, record, run.guard())?.is_some()))?
-    {
+    let is_seen = run.txn(|txn| {
+        let is_free = txn.isolation() < Isolation::RepeatableRead || txn.has_hidden(table, record);
+        Ok(is_free || txn.read(table, record, run.guard())?.is_some())
+    })?;
+    if is_seen {
         return Ok(());
     }
     let text = "could not serialize access due to concurrent update";
@@ -686,6 +699,11 @@ impl Arbiter {
             Arbiter::Index(wanted) => *wanted == index,
         }
     }
+}
+
+/// Error 21000 for a row that a change in WITH of the statement has changed.
+fn check_unchanged(table: &RowTable, record: RecordId, run: &Run<'_>) -> Result<()> {
+    if run.txn(|txn| Ok(txn.has_hidden(table, record)))? { Err(twice()) } else { Ok(()) }
 }
 
 fn twice() -> Error {

@@ -477,6 +477,8 @@ pub(crate) struct Movement {
     routes: Arc<Routes>,
     /// For each column of the root its position in the partition.
     to_root: Vec<Option<usize>>,
+    /// The partition, if a foreign key references it, and the root.
+    referred: Option<[String; 2]>,
 }
 
 impl Movement {
@@ -491,7 +493,24 @@ impl Movement {
             return Ok(None);
         };
         let to_root = positions(&table.schema, &routes.table.schema);
-        Ok(Some(Movement { check, routes: Arc::clone(routes), to_root }))
+        let is_referred = !stored.tables.referring(table.id()).is_empty();
+        let names = || [&table.schema, &routes.table.schema].map(|schema| schema.name.table.clone());
+        let referred = is_referred.then(names);
+        Ok(Some(Movement { check, routes: Arc::clone(routes), to_root, referred }))
+    }
+
+    /// Refuses to take a row out of a partition that a foreign key references: its key would be lost.
+    ///
+    /// # Errors
+    /// 0A000
+    pub(crate) fn check_leaving(&self) -> Result<()> {
+        let Some([partition, root]) = &self.referred else { return Ok(()) };
+        let text = "cannot move tuple across partitions when a non-root ancestor of the source partition is directly \
+                    referenced in a foreign key";
+        let detail = format!(
+            "A foreign key points to ancestor \"{partition}\" but not the root ancestor \"{root}\"."
+        );
+        Err(Error::unsupported(text).with_detail(detail))
     }
 
     /// Whether a row with these values stays in its partition.

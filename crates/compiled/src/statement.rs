@@ -190,6 +190,12 @@ impl Compiled {
         reads && !self.queries().any(Select::locks) && !self.counts
     }
 
+    /// Whether it has changes in WITH.
+    #[must_use]
+    pub fn changes_in_with(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
     /// Whether rows are streamed without any state between them, so that [`Reading`] can stop after any row.
     #[must_use]
     pub fn goes_by_parts(&self) -> bool {
@@ -260,6 +266,18 @@ impl Compiled {
     /// The statement's own work, and the changes in WITH.
     fn works(&self) -> impl Iterator<Item = &Work> {
         self.changes.iter().map(|change| &change.work).chain(std::iter::once(&self.work))
+    }
+
+    /// Number of records of the tables that unions read as a whole, as far as it is known now: their rows are kept in memory.
+    #[must_use]
+    pub fn rows_united(&self) -> u64 {
+        let mut selects = Vec::new();
+        self.derived.iter().filter(|one| one.rows.is_set()).for_each(|one| one.rows.selects(&mut selects));
+        let scanned = selects.iter().flat_map(|select| {
+            let whole = select.steps().iter().filter(|step| step.access.is_whole());
+            whole.filter_map(|step| select.tables.get(step.slot))
+        });
+        scanned.map(|table| table.records.bound()).sum()
     }
 
     /// All SELECTs it consists of.

@@ -267,7 +267,7 @@ fn planned(session: &mut Session, stripped: &Stripped<'_>, whole: &Prepared) -> 
     // have them.
     let prepared = plan_stripped(session, stripped, matches!(whole.0.plan, Plan::Query(_)))?;
     let is_same = match (&prepared.0.plan, &whole.0.plan) {
-        (Plan::Rows(plan), Plan::Rows(way)) => plan.describe() == way.describe(),
+        (Plan::Rows(plan), Plan::Rows(way)) => plan.is_like(way),
         (Plan::Query(plan), Plan::Query(way)) => {
             let (plan, way) = (plan.series.as_ref()?, way.series.as_ref()?);
             let is_numeric = |at: &usize| stripped.constants[*at].ty == oid::NUMERIC;

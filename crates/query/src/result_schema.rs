@@ -50,7 +50,7 @@ impl Prepared {
     pub fn only_reads(&self) -> bool {
         match &self.0.plan {
             Plan::Query(_) => true,
-            Plan::Rows(plan) => plan.verb == Verb::Select,
+            Plan::Rows(plan) => plan.verb == Verb::Select && !plan.changes_in_with(),
             Plan::Execute(inner) => inner.only_reads(),
             Plan::Insert(_) | Plan::Declare(_) | Plan::Feed(_) | Plan::Advisory(_) => false,
             Plan::Other => self.columns().is_some() && !matches!(self.0.statement.0.command, Command::Cursor(_)),

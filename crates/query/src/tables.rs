@@ -90,7 +90,7 @@ pub(crate) fn refuse_materialized(session: &mut Session, table: &RowTable) -> Re
     }
 }
 
-/// Whether a query reads a `rows` table, maybe through views, or calls sequence functions.
+/// Whether a query reads a `rows` table, maybe through views, changes tables in WITH, or calls sequence functions.
 ///
 /// The lookup does not use the newest commit: under REPEATABLE READ it would bind a transaction on `columns`
 /// tables to it.
@@ -217,6 +217,15 @@ struct Relations<'a> {
 
 impl tree::Visitor for Relations<'_> {
     type Break = ();
+
+    fn enter_query(&mut self, query: &tree::Query) -> ControlFlow<()> {
+        // The tables of changes in WITH are no items of FROM.
+        let mut ctes = query.with.iter().flat_map(|with| &with.ctes);
+        if ctes.any(|cte| !matches!(cte.body, tree::CteBody::Query(_))) {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
 
     fn enter_table_expr(&mut self, table: &tree::TableExpr) -> ControlFlow<()> {
         let tree::TableExpr::Relation(relation) = table else { return ControlFlow::Continue(()) };

@@ -16,7 +16,7 @@ use crate::Result;
 /// A step that takes longer waits for another session.
 const WAITS: Duration = Duration::from_millis(300);
 /// Time after which a waiting step is cancelled once nothing else is to be sent.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// One step's part in a permutation.
 pub(super) struct Event {

@@ -2,7 +2,7 @@
 
 use model::{Error, Result, RowSchemaRef, SequenceRef, SqlState, TableName, ViewSpec};
 use parser::ast::{
-    self, AlterTableAction as A, ColumnRef, DropBehavior, Expr, Ident, Name, RelOption, RenamePart, ReplicaIdentity,
+    self, AlterTableAction as A, ColumnConstraintKind, ColumnRef, DropBehavior, Expr, Ident, Name, RelOption, RenamePart, ReplicaIdentity,
     TypeName,
 };
 
@@ -61,7 +61,7 @@ pub(super) fn alter(
     actions.sort_by_key(|action| pass(action));
     let mut new_constraints = Vec::new();
     for action in actions {
-        check_inherited(&draft, action)?;
+        check_inherited(&draft, action, alter.only)?;
         note_following(action, &mut following);
         match action {
             A::AddColumn { column, if_not_exists } => {
@@ -255,7 +255,7 @@ fn other_kind(name: &str) -> Error {
 }
 
 /// Refuses changes of columns and constraints that only the parents may change.
-fn check_inherited(draft: &Draft<'_>, action: &A) -> Result<()> {
+fn check_inherited(draft: &Draft<'_>, action: &A, only: bool) -> Result<()> {
     let invalid = |text: String| Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
     let inherited = |name: &Ident| {
         let at = draft.next.column(name)?;
@@ -272,6 +272,18 @@ fn check_inherited(draft: &Draft<'_>, action: &A) -> Result<()> {
             Some(at) => draft.check_not_in_key(at, "drop"),
             None => Ok(()),
         },
+        A::DropExpression { column, .. } if inherited(column).is_some() => {
+            invalid("cannot drop generation expression from inherited column".to_owned())
+        }
+        A::DropExpression { .. } if only && !draft.next.lineage.children.is_empty() => {
+            invalid("ALTER TABLE / DROP EXPRESSION must be applied to child tables too".to_owned())
+        }
+        A::AddColumn { column, .. }
+            if !draft.next.lineage.children.is_empty()
+                && column.constraints.iter().any(|one| matches!(one.kind, ColumnConstraintKind::Identity { .. })) =>
+        {
+            invalid("cannot recursively add identity column to table that has child tables".to_owned())
+        }
         A::AlterColumnType { column, .. } if inherited(column).is_some() => {
             invalid(format!("cannot alter inherited column \"{column}\""))
         }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{
-    Error, InheritedCheck, InheritedColumn, Result, RowCheck, RowForeignKey, RowIndex, RowSchema, RowSchemaRef,
+    Error, InheritedCheck, InheritedColumn, Result, RowCheck, RowColumn, RowForeignKey, RowIndex, RowSchema, RowSchemaRef,
     SqlState, TableId, TableName,
 };
 use parser::ast::{self, Expr, Name};
 
 use super::draft::Draft;
 use super::table_constraints::has_same_columns;
+use super::table_work::Field;
 use super::{Catalog, Change, Definition, Notice, indexes, is_taken, names};
 use crate::stored_expressions;
 
@@ -68,7 +69,7 @@ pub(super) fn check_lifetimes(child: &TableName, parent: &TableName, partition: 
 /// The `rows` table of a name.
 pub(super) fn parent(written: &Name, catalog: &dyn Catalog) -> Result<RowSchemaRef> {
     let name = names::relation(written, catalog)?;
-    if let Some(table) = catalog.table(&name) {
+    if let Some(table) = catalog.table(&name).filter(|table| catalog.materialized_view(table.id).is_none()) {
         return Ok(table);
     }
     if catalog.is_other(&name) {
@@ -102,9 +103,10 @@ impl Draft<'_> {
                             let text = format!("inherited column \"{name}\" has a generation conflict");
                             return Err(Error::new(SqlState::DATATYPE_MISMATCH, text));
                         }
-                        match (&own.default, &column.default) {
-                            (None, Some(_)) => own.default.clone_from(&column.default),
-                            (Some(one), Some(other)) if one != other => conflicting.push(name.clone()),
+                        let default = inherited_default(parent, column, &self.next.name, self.catalog)?;
+                        match (&own.default, default) {
+                            (None, default @ Some(_)) => own.default = default,
+                            (Some(one), Some(other)) if *one != other => conflicting.push(name.clone()),
                             _ => {}
                         }
                         let entry = self.next.lineage.columns.iter_mut().find(|entry| entry.position == at);
@@ -115,6 +117,7 @@ impl Draft<'_> {
                         let mut own = column.clone();
                         // Rows of the new table have all columns.
                         own.missing = None;
+                        own.default = inherited_default(parent, column, &self.next.name, self.catalog)?;
                         if own.identity.take().is_some() {
                             own.default = None;
                         }
@@ -181,7 +184,9 @@ impl Draft<'_> {
             return Ok(());
         }
         self.next.checks.push(check.clone());
-        self.checked.push(check.name.clone());
+        if !check.not_valid {
+            self.checked.push(check.name.clone());
+        }
         self.next.lineage.checks.push(inherited_check(check.name.clone(), 1, false));
         Ok(())
     }
@@ -242,6 +247,10 @@ impl Draft<'_> {
             if column.generated.is_some() && own.generated.is_none() {
                 return differs(format!("column \"{name}\" in child table must be a generated column"));
             }
+            if column.generated.is_some() && own.generated != column.generated {
+                let text = format!("column \"{name}\" in child table has a conflicting generation expression");
+                return differs(text);
+            }
             self.count_column(at);
         }
         for check in heritable(parent) {
@@ -252,6 +261,10 @@ impl Draft<'_> {
             if !same_condition(own, check) {
                 let text = format!("child table \"{table}\" has different definition for check constraint \"{name}\"");
                 return differs(text);
+            }
+            if own.not_valid && !check.not_valid {
+                let text = format!("constraint \"{name}\" conflicts with NOT VALID constraint on child table \"{table}\"");
+                return Err(Error::new(SqlState("42P17"), text));
             }
             match self.next.lineage.checks.iter_mut().find(|entry| entry.name == *name) {
                 Some(entry) if entry.no_inherit => {
@@ -360,12 +373,54 @@ impl Draft<'_> {
         Ok(())
     }
 
+    /// Name of the foreign key that the table has from this one of its parent, which has the same columns, by their names of
+    /// then.
+    fn own_foreign(&self, parent: &RowSchema, key: &RowForeignKey) -> Option<String> {
+        let named = |table: &RowSchema, columns: &[usize]| -> Vec<String> {
+            columns.iter().map(|at| table.columns[*at].name.clone()).collect()
+        };
+        let wanted = named(parent, &key.columns);
+        let own = self.old.as_deref().unwrap_or(&self.next);
+        let is_it = |other: &&RowForeignKey| {
+            self.next.lineage.foreign_keys.contains(&other.name)
+                && other.table == key.table
+                && other.referred == key.referred
+                && named(own, &other.columns) == wanted
+        };
+        let mut found = self.next.foreign_keys.iter().filter(is_it);
+        let first = found.next()?;
+        let same_name = std::iter::once(first).chain(found).find(|other| other.name == key.name);
+        Some(same_name.unwrap_or(first).name.clone())
+    }
+
+    /// A CHECK constraint of a parent was validated.
+    fn validate_check(&mut self, name: &str) {
+        for check in self.next.checks.iter_mut().filter(|check| check.name == name && check.not_valid) {
+            check.not_valid = false;
+            self.checked.push(name.to_owned());
+        }
+    }
+
     /// What belonged to an index of the parent is now the table's own.
     pub(super) fn release_partition(&mut self) {
         self.next.lineage.bound = None;
         self.next.lineage.indexes.clear();
         self.next.lineage.foreign_keys.clear();
     }
+}
+
+/// The default that a column has in a child: sequences get their schema if the child is in another one.
+fn inherited_default(
+    parent: &RowSchema,
+    column: &RowColumn,
+    child: &TableName,
+    catalog: &dyn Catalog,
+) -> Result<Option<String>> {
+    let Some(default) = &column.default else { return Ok(None) };
+    if parent.name.schema == child.schema {
+        return Ok(Some(default.clone()));
+    }
+    Ok(Some(super::expressions::with_schemas(default, &parent.name, catalog)?.unwrap_or_else(|| default.clone())))
 }
 
 /// CHECK constraints that children inherit.
@@ -449,12 +504,23 @@ pub(super) fn finish(draft: Draft<'_>, tag: &'static str, following: &Following<
     }
     let mut definition = Definition::new(tag);
     let mut works: BTreeMap<TableId, Vec<super::Work>> = BTreeMap::new();
+    let mut others: BTreeMap<TableId, RowSchema> = BTreeMap::new();
     for id in &changed {
-        if let Some(draft) = drafts.get_mut(id) {
-            for (of, work) in std::mem::take(&mut draft.extra_work) {
-                works.entry(of).or_default().extend(work);
-            }
+        let Some(draft) = drafts.get_mut(id) else { continue };
+        for (of, work) in std::mem::take(&mut draft.extra_work) {
+            works.entry(of).or_default().extend(work);
         }
+        for (of, after) in std::mem::take(&mut draft.others) {
+            let Some(before) = catalog.by_id(of) else { continue };
+            let onto = match drafts.get_mut(&of) {
+                Some(own) => &mut own.next,
+                None => others.entry(of).or_insert_with(|| RowSchema { version: before.version + 1, ..RowSchema::clone(&before) }),
+            };
+            apply_difference(&before, &after, onto);
+        }
+    }
+    if let Some(root) = drafts.get_mut(&old.id) {
+        root.others = others;
     }
     for (id, work) in works {
         let home = if drafts.contains_key(&id) { id } else { old.id };
@@ -472,6 +538,30 @@ pub(super) fn finish(draft: Draft<'_>, tag: &'static str, following: &Following<
     Ok(definition)
 }
 
+/// Applies what one statement changed of another table: keys, defaults and edges of inheritance.
+fn apply_difference(before: &RowSchema, after: &RowSchema, onto: &mut RowSchema) {
+    let is_gone = |name: &str| {
+        let has = |table: &RowSchema| table.foreign_keys.iter().any(|key| key.name == name);
+        has(before) && !has(after)
+    };
+    onto.foreign_keys.retain(|key| !is_gone(&key.name));
+    onto.lineage.foreign_keys.retain(|name| !is_gone(name));
+    for (at, column) in onto.columns.iter_mut().enumerate() {
+        if let (Some(before), Some(after)) = (before.columns.get(at), after.columns.get(at))
+            && before.default != after.default
+        {
+            column.default.clone_from(&after.default);
+        }
+    }
+    let edges = |before: &[TableId], after: &[TableId], onto: &mut Vec<TableId>| {
+        onto.retain(|id| after.contains(id) || !before.contains(id));
+        let new: Vec<TableId> = after.iter().filter(|id| !before.contains(id) && !onto.contains(id)).copied().collect();
+        onto.extend(new);
+    };
+    edges(&before.lineage.children, &after.lineage.children, &mut onto.lineage.children);
+    edges(&before.lineage.parents, &after.lineage.parents, &mut onto.lineage.parents);
+}
+
 fn copy_of<'s>(following: &Following<'s>) -> Following<'s> {
     Following {
         only: following.only,
@@ -483,8 +573,15 @@ fn copy_of<'s>(following: &Following<'s>) -> Following<'s> {
     }
 }
 
-/// Two changes of one table become one: the later description wins, and the work of both is done.
+/// Two changes of one table become one: the later description wins, and the work of both is done. A view is dropped once.
 pub(super) fn merge_changes(changes: &mut Vec<Change>) {
+    let mut dropped = Vec::new();
+    changes.retain(|change| {
+        let Change::DropView(id) = change else { return true };
+        let is_first = !dropped.contains(id);
+        dropped.push(*id);
+        is_first
+    });
     let mut at = 0;
     while at < changes.len() {
         if let Change::Alter { next, .. } = &changes[at] {
@@ -542,7 +639,8 @@ pub(super) fn with_descendants(root: &RowSchemaRef, catalog: &dyn Catalog) -> Re
 fn check_only(old: &RowSchema, new: &RowSchema) -> Result<()> {
     let wrong = |text: String| Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
     let is_partitioned = old.lineage.key.is_some();
-    if new.columns.len() > old.columns.len() {
+    let added = new.columns.get(old.columns.len()..).unwrap_or_default();
+    if added.iter().any(|column| !column.dropped) {
         return wrong("column must be added to child tables too".to_owned());
     }
     for (before, after) in old.columns.iter().zip(&new.columns) {
@@ -572,6 +670,13 @@ fn check_only(old: &RowSchema, new: &RowSchema) -> Result<()> {
         let text = "cannot remove constraint from only the partitioned table when partitions exist";
         return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text).with_hint("Do not specify the ONLY keyword."));
     }
+    let index_ids = |table: &RowSchema| indexes(table).map(|index| index.id).collect::<Vec<u32>>();
+    let is_kept = |index: &RowIndex| index_ids(new).contains(&index.id);
+    let key_is_kept = |key: &RowForeignKey| new.foreign_keys.iter().any(|other| other.name == key.name);
+    if is_partitioned && (!indexes(old).all(is_kept) || !old.foreign_keys.iter().all(key_is_kept)) {
+        let text = "cannot change a key of only the partitioned table when partitions exist";
+        return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text).with_hint("Do not specify the ONLY keyword."));
+    }
     if is_partitioned && new.foreign_keys.len() > old.foreign_keys.len() {
         let text = format!("cannot use ONLY for foreign key on partitioned table \"{}\"", new.name.table);
         return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text));
@@ -593,7 +698,12 @@ fn follow(
             None if after.dropped => {}
             None => follow_new_column(new, at, filled, child)?,
             Some(before) if before.dropped => {}
-            Some(before) if after.dropped => child.disinherit_column(&before.name, only, following.cascade)?,
+            Some(before) if after.dropped => {
+                if let Some(own) = child.next.column(&before.name).filter(|_| !only) {
+                    child.check_not_in_key(own, "drop")?;
+                }
+                child.disinherit_column(&before.name, only, following.cascade)?;
+            }
             Some(_) if only => {}
             Some(before) => {
                 let Some(own) = child.next.column(&before.name) else { continue };
@@ -606,6 +716,7 @@ fn follow(
                     }
                     let using = following.using.get(&before.name).copied().flatten();
                     if child.next.columns[own].ty != after.ty {
+                        child.check_not_in_key(own, "alter")?;
                         child.set_type(own, after.ty, using)?;
                     }
                 }
@@ -621,7 +732,8 @@ fn follow(
                     child.next.columns[own].generated = None;
                 }
                 if following.defaults.contains(&before.name) {
-                    child.next.columns[own].default.clone_from(&after.default);
+                    let default = inherited_default(new, after, &child.next.name, child.catalog)?;
+                    child.next.columns[own].default = default;
                 }
                 if before.name != after.name {
                     // Another parent has the column too, and keeps its name.
@@ -649,8 +761,10 @@ fn follow(
             }
         }
         for check in heritable(new) {
-            if old.checks.iter().all(|other| other.name != check.name) {
-                child.inherit_check(check)?;
+            match old.checks.iter().find(|other| other.name == check.name) {
+                None => child.inherit_check(check)?,
+                Some(before) if before.not_valid && !check.not_valid && !only => child.validate_check(&check.name),
+                Some(_) => {}
             }
         }
     }
@@ -681,7 +795,9 @@ fn follow_new_column(
     let position = child.next.columns.len();
     let mut own = column.clone();
     own.identity = None;
-    if own.not_null && own.missing.is_none() && !filled.contains_key(&at) {
+    own.default = inherited_default(new, column, &child.next.name, child.catalog)?;
+    let is_never_null = matches!(filled.get(&at), Some(Field::Next(_) | Field::Numbered(_)));
+    if own.not_null && own.missing.is_none() && !is_never_null {
         child.required.push(position);
     }
     child.next.columns.push(own);
@@ -718,22 +834,36 @@ fn follow_keys(old: &RowSchema, new: &RowSchema, child: &mut Draft<'_>, cascade:
         child.inherit_index(new, index, primary)?;
     }
     for key in &old.foreign_keys {
-        if new.foreign_keys.iter().any(|other| other.name == key.name) {
-            continue;
-        }
-        let names: Vec<String> = child.next.lineage.foreign_keys.clone();
-        let own = child.next.foreign_keys.iter().find(|own| own.table == key.table && names.contains(&own.name));
-        if let Some(name) = own.map(|own| own.name.clone()) {
-            child.next.foreign_keys.retain(|own| own.name != name);
-            child.next.lineage.foreign_keys.retain(|own| *own != name);
+        let Some(name) = child.own_foreign(old, key) else { continue };
+        // A renamed key is the same one: PostgreSQL's partitions keep the old name.
+        let same = |other: &&RowForeignKey| other.name == key.name || is_renamed(key, other, old, new);
+        match new.foreign_keys.iter().find(same) {
+            None => {
+                child.next.foreign_keys.retain(|own| own.name != name);
+                child.next.lineage.foreign_keys.retain(|own| *own != name);
+            }
+            Some(after) => {
+                for own in child.next.foreign_keys.iter_mut().filter(|own| own.name == name) {
+                    own.deferral = after.deferral;
+                }
+            }
         }
     }
     for key in &new.foreign_keys {
-        if old.foreign_keys.iter().all(|other| other.name != key.name) {
+        let is_known = |other: &RowForeignKey| other.name == key.name || is_renamed(other, key, old, new);
+        if !old.foreign_keys.iter().any(is_known) {
             child.inherit_foreign(new, key)?;
         }
     }
     Ok(())
+}
+
+/// Whether a key of the old description is the one with another name in the new one.
+fn is_renamed(before: &RowForeignKey, after: &RowForeignKey, old: &RowSchema, new: &RowSchema) -> bool {
+    let is_gone = new.foreign_keys.iter().all(|key| key.name != before.name);
+    let is_new = old.foreign_keys.iter().all(|key| key.name != after.name);
+    let renamed = RowForeignKey { name: after.name.clone(), ..before.clone() };
+    is_gone && is_new && renamed == *after
 }
 
 impl Draft<'_> {

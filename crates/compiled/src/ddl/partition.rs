@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::{
     Error, PartitionBound, PartitionKey, PartitionKeyPart, PartitionKeySource, PartitionStrategy, RangeEdge, Result,
-    RowColumn, RowSchema, RowSchemaRef, SqlState, Type,
+    RowColumn, RowIndex, RowSchema, RowSchemaRef, SqlState, Type,
 };
 use parser::ast::{self, ExprKind, IndexKey, PartitionBound as Written, PartitionBy};
 use rows::row::alone;
@@ -16,7 +16,7 @@ use super::table_work::PartitionCheck;
 use super::{Catalog, Work, expressions, indexes, names};
 use crate::expr::Expr;
 use crate::partition_bounds::{Bounds, edges_text, is_empty_range, overlaps};
-use crate::partitions::{RowCondition, bounds_of};
+use crate::partitions::{LEVELS_MAX, RowCondition, bounds_of};
 use crate::statement::Session;
 
 /// Maximum number of columns and expressions of a partition key, as in PostgreSQL.
@@ -46,6 +46,22 @@ fn is_default_class(class: &ast::Name, ty: Type) -> bool {
     let is_it = super::types::default_operator_class(ty) == Some(class.name.as_str())
         || matches!(ty, Type::Varchar(_)) && class.name == "varchar_ops";
     is_it && class.qualifier.iter().all(|schema| schema == "pg_catalog")
+}
+
+/// Refuses a key of a type whose values are not compared, or not hashed, as its indexes do.
+fn check_key_type(ty: Type, strategy: PartitionStrategy) -> Result<()> {
+    /// `name` and `oid`, which have hashes.
+    const HASHED: [u32; 2] = [19, 26];
+    let Type::Other(other) = ty.base() else { return Ok(()) };
+    let is_refused = match strategy {
+        PartitionStrategy::Hash => !HASHED.contains(&other.oid),
+        PartitionStrategy::Range | PartitionStrategy::List => other.is_ordered() && !other.is_compared_directly(),
+    };
+    if !is_refused {
+        return Ok(());
+    }
+    Err(super::create::unsupported(&format!("a partition key of type {}", ty.sql_name()))
+        .with_hint("use a key of a number, text, date or time"))
 }
 
 /// The partitioned table that PARTITION OF names.
@@ -95,6 +111,7 @@ impl Draft<'_> {
             if let Some(collation) = &element.collation {
                 check_collation(collation, part.ty)?;
             }
+            check_key_type(part.ty, strategy)?;
             if !part.ty.is_ordered() {
                 let method = if strategy == PartitionStrategy::Hash { "hash" } else { "btree" };
                 let text = format!(
@@ -192,6 +209,7 @@ impl Draft<'_> {
     pub(super) fn become_partition(&mut self, parent: &RowSchemaRef, bound: PartitionBound) -> Result<()> {
         let Some(key) = &parent.lineage.key else { return Err(Error::bug("a parent that is not partitioned")) };
         let default = check_bound(parent, key, &bound, &self.next.name.table, self.catalog, self.session)?;
+        self.check_levels(parent)?;
         self.next.lineage.bound = Some(bound.clone());
         let primary = parent.primary.iter().map(|index| (index, true));
         let all: Vec<_> = primary.chain(parent.secondary.iter().map(|index| (index, false))).collect();
@@ -207,6 +225,30 @@ impl Draft<'_> {
         let id = self.next.id;
         self.other(parent).lineage.children.push(id);
         Ok(())
+    }
+
+    /// Checks the number of levels of partitions.
+    fn check_levels(&self, parent: &RowSchemaRef) -> Result<()> {
+        let (mut levels, mut above) = (2, Arc::clone(parent));
+        while let Some(next) = above.lineage.parents.first().and_then(|id| self.catalog.by_id(*id)) {
+            (levels, above) = (levels + 1, next);
+            if levels > LEVELS_MAX {
+                break;
+            }
+        }
+        let below = |table: &RowSchema| -> Vec<RowSchemaRef> {
+            table.lineage.children.iter().filter_map(|id| self.catalog.by_id(*id)).collect()
+        };
+        let mut level = below(&self.next);
+        while !level.is_empty() && levels <= LEVELS_MAX {
+            levels += 1;
+            level = level.iter().flat_map(|table| below(table)).collect();
+        }
+        if levels <= LEVELS_MAX {
+            return Ok(());
+        }
+        let text = format!("partitions can have at most {LEVELS_MAX} levels");
+        Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text))
     }
 
     /// Checks that the default partition has no row of a new partition.
@@ -526,10 +568,31 @@ pub(super) fn detach(
 fn table_of(written: &ast::Name, catalog: &dyn Catalog) -> Result<RowSchemaRef> {
     let name = names::relation(written, catalog)?;
     match catalog.table(&name) {
+        Some(table) if catalog.materialized_view(table.id).is_some() => {
+            Err(wrong_type(format!("\"{}\" is not a table", name.table)))
+        }
         Some(table) => Ok(table),
         None if catalog.is_other(&name) => Err(not_for_columns(&name.table)),
         None => Err(super::no_relation(&name, written)),
     }
+}
+
+/// Whether two indexes of two tables are the same but for their names.
+fn is_same_index((table, index): (&RowSchema, &RowIndex), (other, of_other): (&RowSchema, &RowIndex)) -> bool {
+    let described = |table: &RowSchema, at: usize| -> (bool, String) {
+        let column = &table.columns[at];
+        match &column.generated {
+            Some(sql) if column.is_hidden() => (true, sql.clone()),
+            _ => (false, column.name.clone()),
+        }
+    };
+    let all = |table: &RowSchema, index: &RowIndex| -> Vec<(bool, String)> {
+        index.columns.iter().chain(&index.include).chain(&index.predicate).map(|at| described(table, *at)).collect()
+    };
+    let shape = |index: &RowIndex| {
+        (index.columns.len(), index.include.len(), index.predicate.is_some(), index.unique, index.hash)
+    };
+    shape(index) == shape(of_other) && index.keys == of_other.keys && all(table, index) == all(other, of_other)
 }
 
 /// ALTER INDEX … ATTACH PARTITION: an index of a partition becomes one of the partitioned table's.
@@ -557,10 +620,7 @@ pub(super) fn attach_index(
             name.table, table.name.table
         ));
     }
-    let names_of = |table: &RowSchema, columns: &[usize]| -> Vec<String> {
-        columns.iter().map(|at| table.columns[*at].name.clone()).collect()
-    };
-    if names_of(table, &parent.columns) != names_of(&child, &own.columns) || parent.unique != own.unique {
+    if !is_same_index((table, &parent), (&child, &own)) {
         return refused("The index definitions do not match.".to_owned());
     }
     let mut draft = Draft::of(&child, catalog, session);

@@ -152,7 +152,9 @@ impl Merge {
         if matches!(branch.action, Action::Nothing) {
             return Ok(Some(false));
         }
-        if running.touched.contains(&record) {
+        let table = &running.join.tables[self.slot()];
+        let is_changed_before = running.join.txn(|txn| Ok(txn.has_hidden(table, record)))?;
+        if is_changed_before || running.touched.contains(&record) {
             let text = "MERGE command cannot affect row a second time";
             let hint = "Ensure that not more than one source row matches any one target row.";
             return Err(Error::new(SqlState::CARDINALITY_VIOLATION, text).with_hint(hint));

@@ -122,7 +122,7 @@ struct Set<'q> {
 
 impl<'q> Lowering<'q> {
     /// The plan of a change.
-    pub(super) fn change(
+    fn change(
         mut self,
         change: &'q Change,
         variants: &Variants<'q>,
@@ -382,6 +382,11 @@ impl<'q> Lowering<'q> {
                 Action::Insert(_) => kinds.push(ChangeKind::Insert),
             }
         }
+        // One plan for both: the actions of a key's deletion and of its change are followed together.
+        let has = |wanted: fn(&Action) -> bool| branches.iter().any(|branch| wanted(&branch.action));
+        if has(|action| matches!(action, Action::Delete)) && has(|action| matches!(action, Action::Update(_))) {
+            kinds = vec![ChangeKind::All];
+        }
         let ((target, _), _) = self.inside(|lowering| {
             lowering.current().sources = [TARGET, EXCLUDED].map(|slot| Source::stored(slot, Arc::clone(&table))).into();
             lowering.target(&table, &kinds, &[], &[])
@@ -419,8 +424,9 @@ impl<'q> Lowering<'q> {
 
     /// Chooses the access paths. Subqueries from number `queries` on run between changes.
     fn changed(&mut self, queries: usize, draft: ChangeDraft) -> Lower<dml::Change> {
-        self.parts.hides |=
-            reads_changed(&self.parts.subqueries[queries..], &self.parts.derived, draft.target.written());
+        let moved = draft.movement.iter().flat_map(|movement| movement.routes().written());
+        let written = draft.target.written().chain(moved);
+        self.parts.hides |= reads_changed(&self.parts.subqueries[queries..], &self.parts.derived, written);
         let level = self.level();
         Ok(draft.planned(&self.levels[level].sources, &mut self.parts.hashed))
     }

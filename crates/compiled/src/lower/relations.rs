@@ -399,7 +399,7 @@ impl<'q> Lowering<'q> {
     }
 
     /// The description of a nested query's rows.
-    fn derived_table(&self, columns: &[u32]) -> Lower<Arc<RowTable>> {
+    pub(super) fn derived_table(&self, columns: &[u32]) -> Lower<Arc<RowTable>> {
         let mut own = Vec::with_capacity(columns.len());
         for column in columns {
             let Some(ty) = self.column_type(*column) else {

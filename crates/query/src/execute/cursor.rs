@@ -86,6 +86,10 @@ pub(crate) async fn declare(
     }
     let mut locks = false;
     let executed = match &query.0.plan {
+        Plan::Rows(plan) if plan.changes_in_with() => {
+            let text = "DECLARE CURSOR must not contain data-modifying statements in WITH";
+            return Err(Error::unsupported(text));
+        }
         Plan::Rows(plan) if plan.verb == Verb::Select => {
             locks = !plan.is_read_only();
             rows::execute(session, query, plan, Arguments::Values(values), None).await?

@@ -179,7 +179,7 @@ impl Session {
         }
         let context = query::context(self, &statement.0);
         let bound = binding::bind(&context, &statement.0, types)?;
-        let refusal = match rows::plan_query(&context, statement, &bound, types)? {
+        let refusal = match rows::plan_query(&context, statement, &bound, types, self.keeps_executor)? {
             Ok(plan) => return Ok((plan.parameters.clone(), plan.columns.clone(), Plan::Rows(Box::new(plan)))),
             Err(refusal) => refusal,
         };

@@ -115,6 +115,17 @@ impl RowsPlan {
         lines
     }
 
+    /// Whether it reads the same tables by the same access paths.
+    pub(crate) fn is_like(&self, other: &RowsPlan) -> bool {
+        let tables = |plan: &RowsPlan| plan.compiled.tables_read().map(|table| table.id()).collect::<Vec<_>>();
+        self.describe() == other.describe() && tables(self) == tables(other)
+    }
+
+    /// Whether it has changes in WITH.
+    pub(crate) fn changes_in_with(&self) -> bool {
+        self.compiled.changes_in_with()
+    }
+
     /// Whether the plan accepts several rows of parameters and inserts one row for each.
     pub(crate) fn takes_rows(&self) -> bool {
         self.compiled.takes_rows()
@@ -165,10 +176,14 @@ impl RowsPlan {
     }
 }
 
+/// Maximum number of rows of a union that the row executor makes in memory. DataFusion reads larger ones as streams.
+const UNITED_ROWS_MAX: u64 = 50_000;
+
 /// A plan, or the reason why the row executor does not run the statement.
 pub(crate) type Choice<T> = std::result::Result<T, String>;
 
-/// Plans a bound query for the row executor. `context` is the one that it was bound in.
+/// Plans a bound query for the row executor. `context` is the one that it was bound in; `keeps_executor`: the statement was
+/// planned for this executor before.
 ///
 /// # Errors
 /// PostgreSQL's about locks and sequences.
@@ -177,6 +192,7 @@ pub(crate) fn plan_query(
     statement: &Statement,
     bound: &binding::Bound,
     declared: &[u32],
+    keeps_executor: bool,
 ) -> Result<Choice<RowsPlan>> {
     let tables = Named { snapshot: &context.reads.snapshot, settings: &context.settings };
     let lowered = compiled::lower(bound.query(), &tables, bound.session(), &types(declared));
@@ -185,6 +201,9 @@ pub(crate) fn plan_query(
         Lowered::Refused(refused) => return Ok(Err(refused.reason)),
     };
     if compiled.is_read_only() {
+        if !keeps_executor && compiled.rows_united() > UNITED_ROWS_MAX {
+            return Ok(Err("a union of many rows".into()));
+        }
         if !context.settings.enables_rows() {
             return Ok(Err("enable_rows is off".into()));
         }
@@ -292,7 +311,7 @@ impl RowsPlan {
             parameters: compiled.params().iter().map(|ty| ty.oid()).collect(),
             columns: columns(&compiled, verb),
             types: compiled.columns().iter().map(ResultType::of).collect(),
-            names_tables: context.reads.rows_view.is_some(),
+            names_tables: context.reads.rows_view.is_some() || compiled.entered().next().is_some(),
             valid: depends.then(|| Valid {
                 catalog: Arc::clone(context.reads.snapshot.catalog()),
                 settings: Arc::clone(&context.settings),

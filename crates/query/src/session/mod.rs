@@ -62,6 +62,8 @@ pub struct Session {
     pub(crate) cursors: Cursors,
     /// Temporary tables that commits empty or drop.
     on_commit: Vec<(TableId, OnCommit)>,
+    /// Whether a statement is planned again that the row executor runs.
+    pub(crate) keeps_executor: bool,
     pub(crate) advisory: Held,
     /// The cursor of the last statement, if that was a FETCH, and whether all its rows were fetched.
     pub(crate) fetching: Option<(String, Arc<AtomicBool>)>,
@@ -120,6 +122,7 @@ impl Session {
             named: BTreeMap::new(),
             cursors: Cursors::default(),
             on_commit: Vec::new(),
+            keeps_executor: false,
             advisory,
             fetching: None,
             executor: None,

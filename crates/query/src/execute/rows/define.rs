@@ -446,13 +446,14 @@ fn alter_sequence(session: &mut Session, next: &SequenceSpec, restart: Option<i6
 
 fn alter(session: &mut Session, next: &RowSchema, work: &[Work], clocks: &Clocks) -> Result<Option<Event>> {
     let rewritten = match work.iter().find(|one| matches!(one, Work::Rewrite(_))) {
-        Some(Work::Rewrite(rewrite)) => match rewritten(session, next.id, rewrite, clocks)? {
+        Some(Work::Rewrite(rewrite)) => match rewritten(session, next.id, rewrite, work, clocks)? {
             Ok(rows) => Some(rows),
             Err(event) => return Ok(Some(event)),
         },
         _ => None,
     };
-    let data = if rewritten.is_some() { RowData::Discard } else { RowData::Keep };
+    let is_rewritten = rewritten.is_some();
+    let data = if is_rewritten { RowData::Discard } else { RowData::Keep };
     let table = match session.writer()?.alter_row_table(next.clone(), data, &shown)? {
         Altered::Done(table) => table,
         Altered::Wait(event) => return Ok(Some(event)),
@@ -465,7 +466,7 @@ fn alter(session: &mut Session, next: &RowSchema, work: &[Work], clocks: &Clocks
             ::rows::Put::Wait(event) => return Ok(Some(event)),
         }
     }
-    for one in work {
+    for one in work.iter().filter(|one| !(is_rewritten && matches!(one, Work::Partition(_)))) {
         check(session, &table, one, clocks)?;
     }
     Ok(None)
@@ -487,6 +488,7 @@ fn rewritten(
     session: &mut Session,
     id: TableId,
     rewrite: &compiled::Rewrite,
+    work: &[Work],
     clocks: &Clocks,
 ) -> Result<std::result::Result<Vec<Box<[u8]>>, Event>> {
     let now = session.now_ns().div_euclid(1_000);
@@ -498,6 +500,10 @@ fn rewritten(
             return Err(Error::new(SqlState::SERIALIZATION_FAILURE, "the table was altered by another transaction")
                 .with_hint("run the transaction again"));
         }
+    }
+    // Bounds are conditions on the rows as they are.
+    for one in work.iter().filter(|one| matches!(one, Work::Partition(_))) {
+        check(session, &table, one, clocks)?;
     }
     let given = compiled::Session { check: &|_| Ok(()), now, zone: clocks, numbers: None };
     let mut all = Vec::new();

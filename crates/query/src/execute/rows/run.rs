@@ -259,7 +259,10 @@ pub(crate) fn planned_anew(session: &mut Session, prepared: &Prepared, old: &Row
         return Err(locate(Error::new(SqlState::UNDEFINED_TABLE, text), &statement.0));
     }
     // If the table was dropped, or belongs to the other store now, planning most likely reports that as the error.
-    let fresh = session.plan_statement(statement, &prepared.0.declared)?;
+    session.keeps_executor = true;
+    let fresh = session.plan_statement(statement, &prepared.0.declared);
+    session.keeps_executor = false;
+    let fresh = fresh?;
     match Arc::into_inner(fresh.0).map(|fresh| fresh.plan) {
         Some(Plan::Rows(fresh)) if fresh.types == old.types && fresh.parameters == old.parameters => Ok(*fresh),
         _ => Err(Error::unsupported("cached plan must not change result type")),

@@ -895,6 +895,7 @@ ORDER BY 1
 ---
 btree|Index
 columns|Table
+hash|Index
 heap|Table
 === psql \dRp
 SELECT pubname AS "Name",

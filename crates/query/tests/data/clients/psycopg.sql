@@ -38,6 +38,7 @@ FROM pg_type t
 JOIN pg_range r ON t.oid = r.rngtypid
 WHERE t.oid = to_regtype('int4range')
 ---
+int4range|3904|3905|int4range|23
 === Composite
 SELECT
     t.typname AS name, t.oid AS oid, t.typarray AS array_oid,
@@ -72,3 +73,4 @@ FROM pg_type t
 JOIN pg_range r ON t.oid = r.rngmultitypid
 WHERE t.oid = to_regtype('int4multirange')
 ---
+int4multirange|4451|6150|int4multirange|3904|23
