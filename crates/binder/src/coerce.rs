@@ -141,7 +141,7 @@ impl Binder<'_> {
                 let (from, into) = (self.element(expr.ty), self.element(to));
                 let item = Expr { kind: ExprKind::Placeholder, ty: from, typmod: -1, at };
                 let item = self.converted(item, element, into, typmod, explicit)?;
-                if matches!(**element, Cast::Relabel) {
+                if matches!(**element, Cast::Relabel) && is_same_value(from, into) {
                     return Ok(Expr { kind: ExprKind::Relabel(Box::new(expr)), ty: to, typmod: -1, at });
                 }
                 Expr { kind: ExprKind::Elements(Box::new([expr, item])), ty: to, typmod: -1, at }
@@ -303,6 +303,12 @@ fn without_nanoseconds(text: &str) -> (String, &str) {
 /// Number of digits at the start of a text.
 fn digits(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
+}
+
+/// Whether a value keeps its representation when it is relabelled: integers differ from object numbers, and `char(n)` has
+/// no trailing blanks.
+fn is_same_value(from: TypeId, to: TypeId) -> bool {
+    (from == TypeId::INT4) == (to == TypeId::INT4) && (to != TypeId::BPCHAR || from == TypeId::BPCHAR)
 }
 
 /// Whether a cast function gives an integer for a type of object numbers.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use catalog::{CastContext, TypeId, Volatility, builtin};
+use catalog::{CastContext, TypeId, TypeKind, Volatility, builtin};
 use model::{Error, Result, SqlState};
 use parser::ast::{self, Pos};
 use scalar::{Expr, ExprKind};
@@ -98,6 +98,7 @@ impl Binder<'_> {
             DefinitionClause::Generated(_) => Some("generation expression is not immutable"),
             DefinitionClause::IndexKey => Some("functions in index expression must be marked IMMUTABLE"),
             DefinitionClause::IndexPredicate => Some("functions in index predicate must be marked IMMUTABLE"),
+            DefinitionClause::PartitionKey => Some("functions in partition key expression must be marked IMMUTABLE"),
             _ => None,
         };
         if let Some(text) = must_last.filter(|_| !is_immutable(&expr)) {
@@ -163,21 +164,29 @@ fn is_immutable(expr: &Expr) -> bool {
     all
 }
 
-/// Whether the input function of a type is immutable. Those of times, and of types with elements, are not.
+/// Whether the input function of a type is immutable. Those of times are not.
 fn is_input_immutable(ty: TypeId) -> bool {
     let is_time = matches!(
         ty,
         TypeId::DATE | TypeId::TIME | TypeId::TIMETZ | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ | TypeId::INTERVAL
     );
-    !is_time && !is_compound(ty)
+    !is_time && !depends_on_session(ty)
 }
 
 /// Whether the output function of a type is immutable.
 fn is_output_immutable(ty: TypeId) -> bool {
     let is_time = matches!(ty, TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ);
-    !is_time && !is_compound(ty)
+    !is_time && !depends_on_session(ty)
 }
 
-fn is_compound(ty: TypeId) -> bool {
-    builtin().type_name(ty).ends_with("[]")
+/// `money` and `aclitem`, and the types that name objects, such as `regclass`.
+const OF_SESSION: [u32; 13] = [790, 1033, 24, 2202, 2203, 2204, 2205, 2206, 3734, 3769, 4089, 4096, 4191];
+
+/// Whether the text of a type's values depends on the settings or objects of the session, or on the types of its parts.
+fn depends_on_session(ty: TypeId) -> bool {
+    let has_parts = builtin().type_row(ty).is_none_or(|row| {
+        let is_row = row.kind == TypeKind::Pseudo && row.name == "record";
+        is_row || !matches!(row.kind, TypeKind::Base | TypeKind::Pseudo)
+    });
+    has_parts || OF_SESSION.contains(&ty.0) || builtin().type_name(ty).ends_with("[]")
 }

@@ -11,7 +11,7 @@ use catalog::{TypeId, builtin};
 use model::{Datum, Error, Result, SqlState};
 use parser::ast::SetOperator;
 use rustc_hash::{FxHashMap, FxHashSet};
-use scalar::{Expr, ExprKind, Place, Value};
+use scalar::{Expr, ExprKind, Place, Subscript, Value};
 
 use crate::binder::Binder;
 use crate::tree::{
@@ -863,6 +863,17 @@ fn read_columns(statement: &mut ChangeStatement) -> FxHashSet<u32> {
     used
 }
 
+/// Calls `each` with the value and the subscripts of an assignment.
+fn expressions_assigned(assignment: &mut Assignment, each: &mut dyn FnMut(&mut Expr)) {
+    for subscript in &mut assignment.subscripts {
+        match subscript {
+            Subscript::Index(index) => each(index),
+            Subscript::Slice(from, to) => from.iter_mut().chain(to).for_each(&mut *each),
+        }
+    }
+    each(&mut assignment.value);
+}
+
 /// Calls `each` with every outermost expression of a change.
 fn expressions_of(change: &mut Change, each: &mut dyn FnMut(&mut Expr)) {
     match change {
@@ -871,12 +882,12 @@ fn expressions_of(change: &mut Change, each: &mut dyn FnMut(&mut Expr)) {
             insert.returning.iter_mut().for_each(|(_, expr)| each(expr));
             if let Some(update) = insert.conflict.as_mut().and_then(|conflict| conflict.update.as_mut()) {
                 update.filter.iter_mut().for_each(&mut *each);
-                update.assignments.iter_mut().for_each(|assignment| each(&mut assignment.value));
+                update.assignments.iter_mut().for_each(|assignment| expressions_assigned(assignment, each));
             }
         }
         Change::Update(update) => {
             for_each_expr(&mut update.input, each);
-            update.assignments.iter_mut().for_each(|assignment| each(&mut assignment.value));
+            update.assignments.iter_mut().for_each(|assignment| expressions_assigned(assignment, each));
             update.returning.iter_mut().for_each(|(_, expr)| each(expr));
         }
         Change::Delete(delete) => {
@@ -889,7 +900,7 @@ fn expressions_of(change: &mut Change, each: &mut dyn FnMut(&mut Expr)) {
                 branch.condition.iter_mut().for_each(&mut *each);
                 match &mut branch.action {
                     MergeAction::Update { assignments, .. } => {
-                        assignments.iter_mut().for_each(|assignment| each(&mut assignment.value));
+                        assignments.iter_mut().for_each(|assignment| expressions_assigned(assignment, each));
                     }
                     MergeAction::Insert { values, .. } => values.iter_mut().for_each(&mut *each),
                     MergeAction::Nothing | MergeAction::Delete => {}

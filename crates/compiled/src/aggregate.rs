@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::exec::ExecContext;
 use crate::expr::{Expr, Frame, Operator, arithmetic};
 use crate::plan::Order;
-use crate::sort_limit::in_order;
+use crate::sort_limit::{bytes_of, in_order};
 use crate::types::is_text;
 
 /// One aggregate call of a statement.
@@ -159,8 +159,9 @@ impl<'a> GeneralState<'a> {
         if general.within_group {
             values.extend_from_slice(&keys);
         }
-        let datums = (keys.len() + values.len()) * size_of::<Datum<'_>>();
+        let datums = bytes_of(&keys) + bytes_of(&values);
         frame.ctx.keep(size_of::<GeneralRow<'_>>() + same.len() + datums);
+        frame.ctx.room(0)?;
         self.rows.push(GeneralRow { keys, same, values });
         Ok(())
     }
@@ -271,10 +272,11 @@ impl<'a> Groups<'a> {
         if let Some(at) = self.places.get(&self.key) {
             return Ok(*at);
         }
-        let dependent = self.dependent.iter().map(|one| one.eval(frame)).collect::<Result<_>>()?;
+        let dependent = self.dependent.iter().map(|one| one.eval(frame)).collect::<Result<Vec<_>>>()?;
         let states = self.aggregates.len() * size_of::<State<'_>>();
-        let values_bytes = (self.by.len() + self.dependent.len()) * size_of::<Datum<'_>>();
+        let values_bytes = bytes_of(&values) + bytes_of(&dependent);
         frame.ctx.keep(self.key.len() + states + values_bytes + size_of::<Group<'_>>() + size_of::<(Vec<u8>, usize)>());
+        frame.ctx.room(0)?;
         let at = self.add(values, dependent);
         self.places.insert(self.key.clone(), at);
         Ok(at)
@@ -332,27 +334,32 @@ impl<'a> State<'a> {
         match aggregate.kind {
             Kind::Count | Kind::General => {}
             Kind::Sum | Kind::Avg => self.add(aggregate, value)?,
-            Kind::Min => self.keep(value, Ordering::Less),
-            Kind::Max => self.keep(value, Ordering::Greater),
+            Kind::Min => frame.ctx.keep(self.keep(value, Ordering::Less)),
+            Kind::Max => frame.ctx.keep(self.keep(value, Ordering::Greater)),
             // `bool_and` is the minimum: false sorts before true.
-            Kind::And => self.keep(value, Ordering::Less),
-            Kind::Or => self.keep(value, Ordering::Greater),
+            Kind::And => _ = self.keep(value, Ordering::Less),
+            Kind::Or => _ = self.keep(value, Ordering::Greater),
             Kind::Join => {
-                let keys = aggregate.order.iter().map(|one| one.by.eval(frame)).collect::<Result<_>>()?;
+                let keys = aggregate.order.iter().map(|one| one.by.eval(frame)).collect::<Result<Vec<_>>>()?;
                 let before = aggregate.between.as_ref().map(|between| between.eval(frame)).transpose()?;
                 let before = if let Some(Datum::Text(before)) = before { before } else { "" };
                 let Datum::Text(text) = value else { return Err(Error::bug("string_agg of something else")) };
-                frame.ctx.keep(size_of::<Joined<'_>>() + aggregate.order.len() * size_of::<Datum<'_>>());
+                frame.ctx.keep(size_of::<Joined<'_>>() + bytes_of(&keys));
                 self.texts.push(Joined { keys, before, text });
             }
         }
         Ok(())
     }
 
-    fn keep(&mut self, value: Datum<'a>, wanted: Ordering) {
-        if self.value.is_null() || value.compare(&self.value) == Some(wanted) {
-            self.value = value;
+    /// Keeps the value if it is before or after the one so far, as `wanted` says. Returns the bytes by which the memory of
+    /// the group grows.
+    fn keep(&mut self, value: Datum<'a>, wanted: Ordering) -> usize {
+        if !self.value.is_null() && value.compare(&self.value) != Some(wanted) {
+            return 0;
         }
+        let grown = value.heap_size().saturating_sub(self.value.heap_size());
+        self.value = value;
+        grown
     }
 
     fn add(&mut self, aggregate: &Aggregate, value: Datum<'a>) -> Result<()> {

@@ -44,7 +44,15 @@ pub(crate) struct GeneratedColumn {
     pub(crate) reads: Vec<usize>,
     /// Whether it is hidden. Hidden columns are computed last, because they may read the others.
     pub(crate) is_hidden: bool,
+    /// Predicates of the partial indexes whose key a hidden column is, if no other index uses it. Their columns are computed
+    /// before it. The value is NULL unless one is true: it may be an error for a row that is in no index.
+    pub(crate) predicates: Vec<usize>,
     pub(crate) value: Expr,
+}
+
+/// Whether a hidden column has its value in a row: it has no predicates, or one of them is true.
+pub(crate) fn is_indexed(predicates: &[usize], values: &[Datum<'_>]) -> bool {
+    predicates.is_empty() || predicates.iter().any(|at| values[*at] == Datum::Bool(true))
 }
 
 impl Writer {
@@ -88,7 +96,8 @@ impl Writer {
             self.table.layout.encode_incomplete(values, &mut bytes)?;
             self.place(&bytes, run);
             for one in due {
-                values[one.column] = self.computed(one, run)?;
+                let is_indexed = is_indexed(&one.predicates, values);
+                values[one.column] = if is_indexed { self.computed(one, run)? } else { Datum::Null };
             }
         }
         Ok(())

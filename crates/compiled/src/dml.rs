@@ -20,7 +20,7 @@ use crate::from::{self, Source};
 use crate::partitions::{Leaf, Movement, Routes};
 use crate::plan::{self, Step};
 use crate::select::{Output, Select};
-use crate::sort_limit::Emit;
+use crate::sort_limit::{Emit, bytes_of};
 use crate::subquery::Subquery;
 
 use self::merge::Merge;
@@ -405,6 +405,8 @@ impl Insert {
         let mut selected = Vec::new();
         if let Rows::Select(select, _) = &self.rows {
             select.run(ctx, Vec::new(), &mut |row| {
+                ctx.keep(size_of::<Vec<Datum<'_>>>() + bytes_of(row));
+                ctx.room(0)?;
                 selected.push(row.to_vec());
                 Ok(ControlFlow::Continue(()))
             })?;
@@ -617,11 +619,12 @@ impl Insert {
             return Err(error.with_detail(detail));
         }
         let row = leaf.writer.change(old, changes, run)?;
-        if !leaf.foreign.is_empty() {
-            done.routed.push((at, Changed { record, old: Some(old), new: Some(row) }));
-        }
         match run.txn(|txn| txn.update(leaf.table(), record, row.into(), run.guard()))? {
-            Put::Done(_) => {}
+            Put::Done(record) => {
+                if !leaf.foreign.is_empty() {
+                    done.routed.push((at, Changed { record, old: Some(old), new: Some(row) }));
+                }
+            }
             Put::Wait(event) => return Err(run.ctx().wait(event)),
             Put::Duplicate { index, .. } => {
                 return Err(leaf.writer.duplicate(index, &leaf.writer.values(row)?, &run.frame));
@@ -734,12 +737,15 @@ impl Target {
         let table = &self.writer.table;
         let old = run.slot(TARGET).get().ok_or_else(|| Error::bug("an updated row does not exist"))?;
         let row = self.writer.change(old, changes, run)?;
-        if !self.foreign.is_empty() {
-            changed.push(Changed { record, old: Some(old), new: Some(row) });
-        }
         let put = run.txn(|txn| txn.update(table, record, row.into(), run.guard()))?;
         match put {
-            Put::Done(_) => self.check(row, run),
+            // A row with another primary key is in another record.
+            Put::Done(record) => {
+                if !self.foreign.is_empty() {
+                    changed.push(Changed { record, old: Some(old), new: Some(row) });
+                }
+                self.check(row, run)
+            }
             Put::Wait(event) => Err(run.ctx().wait(event)),
             Put::Duplicate { index, .. } => Err(self.writer.duplicate(index, &self.writer.values(row)?, &run.frame)),
         }

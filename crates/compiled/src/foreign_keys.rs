@@ -16,7 +16,7 @@ use std::sync::Arc;
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
 use env::Event;
-use model::{Datum, Deferral, Error, Referential, Result, RowForeignKey, SqlState, TableId};
+use model::{Datum, Deferral, Error, Referential, Result, RowForeignKey, SqlState, TableId, Type};
 use rows::{Direction, IndexData, Isolation, LockMode, Locked, Put, RecordId, RowTable, Txn, WaitPolicy, key};
 
 use crate::cast::text_of_column;
@@ -285,7 +285,8 @@ impl ForeignKeys {
         let new = writer.make(&values, run)?;
         let put = run.txn(|txn| txn.update(table, record, new.into(), guard))?;
         match put {
-            Put::Done(_) => Ok(Some(Changed { record, old: Some(row), new: Some(new) })),
+            // A row with another primary key is in another record.
+            Put::Done(record) => Ok(Some(Changed { record, old: Some(row), new: Some(new) })),
             Put::Wait(event) => Err(run.ctx().wait(event)),
             Put::Duplicate { index, .. } => Err(writer.duplicate(index, &writer.values(new)?, &run.frame)),
         }
@@ -309,13 +310,13 @@ struct Postponed {
 pub fn check_postponed(
     txn: &mut Txn,
     tables: &dyn Tables,
-    which: &dyn Fn(&Txn, TableId, &RowForeignKey) -> bool,
+    which: &dyn Fn(TableId, &RowForeignKey) -> bool,
     session: Session<'_>,
     guard: &Guard,
 ) -> Result<std::result::Result<(), Event>> {
     let mut all = Vec::new();
     for (table, records) in txn.changed_records() {
-        let is_due = |child: TableId, def: &&RowForeignKey| def.deferral != Deferral::Never && which(txn, child, def);
+        let is_due = |child: TableId, def: &&RowForeignKey| def.deferral != Deferral::Never && which(child, def);
         let (mut own, mut others) = (Vec::new(), Vec::new());
         for def in table.schema.foreign_keys.iter().filter(|def| is_due(table.id(), def)) {
             let parent = if def.table == table.id() { Some(Arc::clone(&table)) } else { tables.by_id(def.table) };
@@ -438,8 +439,8 @@ impl Reference {
         Ok(Some(bytes))
     }
 
-    /// Whether the check is left to the end of the transaction.
-    fn is_postponed(&self, run: &Run<'_>) -> Result<bool> {
+    /// Whether the check of a changed row of `table`, one of the two, is left to the end of the transaction.
+    fn is_postponed(&self, table: &RowTable, run: &Run<'_>) -> Result<bool> {
         if self.def.deferral == Deferral::Never {
             return Ok(false);
         }
@@ -447,7 +448,7 @@ impl Reference {
             let initially = self.def.deferral == Deferral::Deferred;
             let is_deferred = txn.is_deferred(self.child.id(), &self.def.name, initially);
             if is_deferred {
-                txn.postpone();
+                txn.postpone(table.id());
             }
             Ok(is_deferred)
         })
@@ -455,7 +456,7 @@ impl Reference {
 
     /// Checks a new or changed row, unless that is left to the end of the transaction.
     fn check<'a>(&'a self, change: &Changed<'a>, new: &'a [u8], run: &mut Run<'a>) -> Result<()> {
-        if self.is_postponed(run)? { Ok(()) } else { self.check_now(change, new, run) }
+        if self.is_postponed(&self.child, run)? { Ok(()) } else { self.check_now(change, new, run) }
     }
 
     /// Error 23503 if the referenced row of a new or changed row does not exist; else locks it.
@@ -471,12 +472,13 @@ impl Reference {
             return Err(self.violated(text, "MATCH FULL does not allow mixing of null and nonnull key values.".into()));
         }
         if let Some(old) = change.old
-            && same(&fields(&self.child, old, &self.def.columns)?, &values)
+            && self.is_same(&fields(&self.child, old, &self.def.columns)?, &values)?
         {
             return Ok(());
         }
-        // The row was changed again or deleted; that change is checked instead.
-        if run.txn(|txn| txn.newest(&self.child, change.record, run.guard()))? != Some(new) {
+        // The row was deleted, or its key was changed again: then that change is checked instead.
+        let Some(newest) = run.txn(|txn| txn.newest(&self.child, change.record, run.guard()))? else { return Ok(()) };
+        if newest != new && !self.is_same(&fields(&self.child, newest, &self.def.columns)?, &values)? {
             return Ok(());
         }
         let key = self.key(&values)?;
@@ -520,7 +522,7 @@ impl Reference {
 
     /// Refuses the removal of a key, unless that is left to the end of the transaction.
     fn refuse<'a>(&'a self, values: &[Datum<'a>], action: Referential, run: &mut Run<'a>) -> Result<()> {
-        if action != Referential::Restrict && self.is_postponed(run)? {
+        if action != Referential::Restrict && self.is_postponed(&self.parent, run)? {
             return Ok(());
         }
         self.refuse_now(values, action, run)
@@ -598,9 +600,19 @@ impl Reference {
         for (column, value) in self.def.columns.iter().zip(values) {
             let own = self.child.layout.field(row, *column)?;
             let ty = self.child.schema.columns[*column].ty;
-            let same = rows::coerce(ty, value.clone())
-                .is_ok_and(|value| !own.is_null() && own.compare(&value).is_some_and(std::cmp::Ordering::is_eq));
-            if !same {
+            // A value out of range for the child's column is in no child row.
+            let Ok(value) = rows::coerce(ty, value.clone()) else { return Ok(false) };
+            if own.is_null() || !is_equal(ty, &own, &value)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether values of the referencing columns are equal.
+    fn is_same(&self, left: &[Datum<'_>], right: &[Datum<'_>]) -> Result<bool> {
+        for ((column, left), right) in self.def.columns.iter().zip(left).zip(right) {
+            if !is_equal(self.child.schema.columns[*column].ty, left, right)? {
                 return Ok(false);
             }
         }
@@ -608,12 +620,25 @@ impl Reference {
     }
 }
 
-fn fields<'a>(table: &'a RowTable, row: &'a [u8], columns: &[usize]) -> Result<Vec<Datum<'a>>> {
-    columns.iter().map(|column| table.layout.field(row, *column)).collect()
+/// Whether two values of a type are equal. Some types have their equality in the keys of indexes only: `1.0` and `1.00` are
+/// equal as `jsonb`.
+fn is_equal(ty: Type, left: &Datum<'_>, right: &Datum<'_>) -> Result<bool> {
+    let is_direct = match ty {
+        Type::Other(other) => other.is_compared_directly(),
+        _ => true,
+    };
+    if is_direct || left.is_null() || right.is_null() {
+        return Ok(left.compare(right).is_some_and(std::cmp::Ordering::is_eq));
+    }
+    let part = key::KeyColumn::new(ty);
+    let (mut left_key, mut right_key) = (Vec::new(), Vec::new());
+    key::push(&mut left_key, &part, left)?;
+    key::push(&mut right_key, &part, right)?;
+    Ok(left_key == right_key)
 }
 
-fn same(left: &[Datum<'_>], right: &[Datum<'_>]) -> bool {
-    left.iter().zip(right).all(|(left, right)| left.compare(right).is_some_and(std::cmp::Ordering::is_eq))
+fn fields<'a>(table: &'a RowTable, row: &'a [u8], columns: &[usize]) -> Result<Vec<Datum<'a>>> {
+    columns.iter().map(|column| table.layout.field(row, *column)).collect()
 }
 
 /// Whether no value differs in any way, as -0 and 0, numerics of other scale, and a month and 30 days do.

@@ -79,7 +79,7 @@ impl<'a> SortLimit<'a> {
     pub(crate) fn joined(&mut self, run: &mut Run<'a>, emit: Emit<'_, 'a>) -> Result<Flow> {
         if self.select.made_last && !self.select.ordered {
             let keys = self.keys(run)?;
-            self.push(run, SortRow { keys, computed: Vec::new(), saved: Some(run.save_row()) });
+            self.push(run, SortRow { keys, computed: Vec::new(), saved: Some(run.save_row()) })?;
             return Ok(ControlFlow::Continue(()));
         }
         if exec::lock(&self.select.locks, &self.select.conditions, run)? {
@@ -119,17 +119,18 @@ impl<'a> SortLimit<'a> {
             return self.emit(run, emit);
         }
         let keys = self.keys_of_made(run)?;
-        self.keep(run, keys);
+        self.keep(run, keys)?;
         Ok(ControlFlow::Continue(()))
     }
 
-    fn push(&mut self, run: &Run<'a>, one: SortRow<'a>) {
+    fn push(&mut self, run: &Run<'a>, one: SortRow<'a>) -> Result<()> {
         if self.kept.len() == self.counted {
             self.counted += 1;
-            let values = one.keys.len() + one.computed.len();
-            run.ctx().keep(size_of::<SortRow<'_>>() + values * size_of::<Datum<'_>>());
+            run.ctx().keep(size_of::<SortRow<'_>>() + bytes_of(&one.keys) + bytes_of(&one.computed));
+            run.ctx().room(0)?;
         }
         self.kept.push(one);
+        Ok(())
     }
 
     /// DISTINCT ON: whether a row is the first of its group; rows come in order.
@@ -143,18 +144,19 @@ impl<'a> SortLimit<'a> {
     }
 
     /// Buffers the current row if it can be among the first `most`. Of equal rows the earlier one is kept.
-    fn keep(&mut self, run: &Run<'a>, keys: Vec<Datum<'a>>) {
+    fn keep(&mut self, run: &Run<'a>, keys: Vec<Datum<'a>>) -> Result<()> {
         let order = &self.select.order;
         if self.cut && in_order(order, &keys, &self.kept[self.most - 1].keys).is_ge() {
-            return;
+            return Ok(());
         }
         let computed = self.row.to_vec();
-        self.push(run, SortRow { keys, computed, saved: None });
+        self.push(run, SortRow { keys, computed, saved: None })?;
         if self.kept.len() >= self.most.saturating_mul(2) {
             self.kept.sort_by(|a, b| in_order(order, &a.keys, &b.keys));
             self.kept.truncate(self.most);
             self.cut = true;
         }
+        Ok(())
     }
 
     fn make(&mut self, run: &Run<'a>) -> Result<()> {
@@ -228,6 +230,11 @@ impl<'a> SortLimit<'a> {
         }
         Ok(ControlFlow::Continue(()))
     }
+}
+
+/// Memory of buffered values.
+pub(crate) fn bytes_of(values: &[Datum<'_>]) -> usize {
+    size_of_val(values) + values.iter().map(Datum::heap_size).sum::<usize>()
 }
 
 pub(crate) fn in_order(order: &[Order], left: &[Datum<'_>], right: &[Datum<'_>]) -> Ordering {

@@ -53,9 +53,16 @@ impl StoredExpressions<'_> {
             let Some(sql) = &column.generated else { continue };
             let (value, needs) = generated(sql, table, at, TARGET, self.tables)?;
             checks.computes |= needs.computes;
-            let (reads, is_hidden) = (reads(sql, &table.schema)?, column.is_hidden());
-            checks.generated.push(GeneratedColumn { column: at, reads, is_hidden, value });
+            let (mut reads, is_hidden) = (reads(sql, &table.schema)?, column.is_hidden());
+            let predicates = predicates_of(&table.schema, at);
+            // A row that enters an index needs its key, also when the key's own columns are not changed.
+            for predicate in &predicates {
+                let sql = table.schema.columns[*predicate].generated.as_deref().unwrap_or_default();
+                reads.extend(self::reads(sql, &table.schema)?);
+            }
+            checks.generated.push(GeneratedColumn { column: at, reads, is_hidden, predicates, value });
         }
+        checks.generated.sort_by_key(|one| !one.predicates.is_empty());
         self.parts.computes |= checks.computes;
         let checks = Arc::new(checks);
         if is_shared {
@@ -158,6 +165,22 @@ fn reads(sql: &str, schema: &RowSchema) -> Result<Vec<usize>> {
         }
     }
     Ok(found)
+}
+
+/// The predicates of the partial indexes that use a hidden column; none if another index uses it, or if it is a predicate
+/// itself.
+pub(crate) fn predicates_of(schema: &RowSchema, at: usize) -> Vec<usize> {
+    if !schema.columns[at].is_hidden() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for index in schema.primary.iter().chain(&schema.secondary).filter(|index| index.uses().any(|used| used == at)) {
+        match index.predicate {
+            Some(predicate) if predicate != at => found.push(predicate),
+            _ => return Vec::new(),
+        }
+    }
+    found
 }
 
 /// The expressions of all generated columns of a table, by position, for the row in slot `TARGET`.

@@ -13,6 +13,7 @@ use rustc_hash::FxHashSet;
 use crate::exec::ExecContext;
 use crate::expr::{Comparison, compare};
 use crate::select::Select;
+use crate::sort_limit::bytes_of;
 
 /// A subquery in an expression.
 pub(crate) struct Subquery {
@@ -128,7 +129,8 @@ impl Subquery {
             rows += 1;
             // A correlated result is dropped before the next one is computed, so its memory is not counted.
             if stands_alone {
-                ctx.keep(size_of_val(row));
+                ctx.keep(bytes_of(row));
+                ctx.room(0)?;
             }
             match self.kind {
                 ResultKind::Existence => return Ok(ControlFlow::Break(())),

@@ -189,6 +189,7 @@ pub struct Savepoint {
     own: Own<OwnWrites>,
     memory_bytes: usize,
     rows: rows::Savepoint,
+    constraint_modes: rows::ConstraintModes,
     own_rows: Own<Option<Arc<RowTable>>>,
     counters: BTreeMap<u32, Arc<Counter>>,
 }
@@ -282,19 +283,21 @@ impl Txn {
             own: self.own.clone(),
             memory_bytes: self.memory_bytes(),
             rows: self.rows.as_ref().map_or(rows::Savepoint::START, rows::Txn::savepoint),
+            constraint_modes: self.rows.as_ref().map(rows::Txn::constraint_modes).unwrap_or_default(),
             own_rows: self.own_rows.clone(),
             counters: self.counters.clone(),
         }
     }
 
-    /// Undoes all changes since the savepoint and releases the row locks taken since. The savepoint
-    /// remains valid.
+    /// Undoes all changes since the savepoint, releases the row locks taken since, and restores the modes of
+    /// constraints. The savepoint remains valid.
     ///
     /// # Errors
     /// XX000 only.
     pub fn roll_back_to(&mut self, savepoint: &Savepoint) -> Result<()> {
         if let Some(rows) = &mut self.rows {
             rows.roll_back_to(savepoint.rows, &crossbeam_epoch::pin())?;
+            rows.restore_constraint_modes(savepoint.constraint_modes.clone());
         }
         self.restore(savepoint);
         Ok(())
@@ -528,6 +531,17 @@ impl Txn {
         self.change_over(&snapshot, Ddl::Drop(ObjectKey::RowTable(id)))?;
         self.set_row_table(id, None);
         Ok(Altered::Done(()))
+    }
+
+    /// Locks a `rows` table against writers until the end of the transaction, and returns its newest version.
+    ///
+    /// # Errors
+    /// 42P01; 40P01; 40001 from REPEATABLE READ on if the table was altered since the snapshot.
+    pub fn lock_row_table(&mut self, id: TableId) -> Result<Altered<Arc<RowTable>>> {
+        Ok(match self.lock_exclusively(id)? {
+            Altered::Done((_, table)) => Altered::Done(table),
+            Altered::Wait(event) => Altered::Wait(event),
+        })
     }
 
     /// Locks a `rows` table exclusively and returns its newest version.

@@ -34,6 +34,11 @@ impl<'a> Array<'a> {
         Array { element, dimensions, items: items.into() }
     }
 
+    /// Bytes of the array and of all that its elements own.
+    pub(crate) fn heap_size(&self) -> usize {
+        size_of_val(self) + size_of_val(&*self.dimensions) + heap_size_of(&self.items)
+    }
+
     /// PostgreSQL's order: elements, then number of dimensions, then lengths and lower bounds.
     #[must_use]
     pub fn compare(&self, other: &Array<'_>) -> Option<Ordering> {
@@ -44,6 +49,11 @@ impl<'a> Array<'a> {
         let lowers = dimensions.map(|(a, b)| a.lower.cmp(&b.lower));
         Some(lengths.chain(lowers).fold(elements.then(count), Ordering::then))
     }
+}
+
+/// Bytes of values, with all that they own.
+fn heap_size_of(values: &[Datum<'_>]) -> usize {
+    size_of_val(values) + values.iter().map(Datum::heap_size).sum::<usize>()
 }
 
 /// Compares element by element, then by length. NULL is equal to NULL and after everything else.
@@ -72,6 +82,11 @@ pub struct Record<'a> {
 pub type Names = Option<Arc<[Box<str>]>>;
 
 impl Record<'_> {
+    /// Bytes of the row and of all that its values own. The names are shared by all rows.
+    pub(crate) fn heap_size(&self) -> usize {
+        size_of_val(self) + size_of_val(&*self.types) + heap_size_of(&self.values)
+    }
+
     /// The order of two rows with the same columns.
     #[must_use]
     pub fn compare(&self, other: &Record<'_>) -> Option<Ordering> {
@@ -98,6 +113,14 @@ pub struct RangeBound<'a> {
 }
 
 impl Range<'_> {
+    /// Bytes that the bounds own.
+    pub(crate) fn heap_size(&self) -> usize {
+        match self {
+            Range::Empty => 0,
+            Range::Between(low, high) => low.value.heap_size() + high.value.heap_size(),
+        }
+    }
+
     /// PostgreSQL's order: empty ranges, then by lower bound, then by upper bound.
     #[must_use]
     pub fn compare(&self, other: &Range<'_>) -> Option<Ordering> {
@@ -223,6 +246,15 @@ pub enum Geometry {
 }
 
 impl Geometry {
+    /// Bytes of the value and of its points.
+    pub(crate) fn heap_size(&self) -> usize {
+        let points = match self {
+            Geometry::Path { points, .. } | Geometry::Polygon(points) => size_of_val(&**points),
+            _ => 0,
+        };
+        size_of_val(self) + points
+    }
+
     /// The SQL name of the type.
     #[must_use]
     pub fn type_name(&self) -> &'static str {

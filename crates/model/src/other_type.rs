@@ -254,7 +254,8 @@ impl fmt::Display for OtherType {
         }
         let typmod = self.typmod;
         if typmod < 0 {
-            return f.write_str(self.sql_name());
+            // Unquoted, `bit` is `bit(1)`.
+            return f.write_str(if self.oid == 1560 { "\"bit\"" } else { self.sql_name() });
         }
         match self.oid {
             1083 | 1114 | 1184 | 1266 => {
@@ -305,6 +306,9 @@ mod tests {
             (1186, 0x0006_ffff, "interval year to month"),
             (1186, 0x1000_0002, "interval second(2)"),
             (1560, 3, "bit(3)"),
+            (1560, -1, "\"bit\""),
+            (1561, -1, "\"bit\"[]"),
+            (1561, 3, "bit(3)[]"),
             (1562, 5, "bit varying(5)"),
             (18, -1, "\"char\""),
             (3905, -1, "int4range[]"),

@@ -97,6 +97,20 @@ impl Datum<'_> {
         matches!(self, Datum::Null)
     }
 
+    /// Bytes on the heap that the value owns or shares, such as the elements of an array. Excludes the value itself and
+    /// borrowed texts and bytes.
+    #[must_use]
+    pub fn heap_size(&self) -> usize {
+        match self {
+            Datum::Array(array) => array.heap_size(),
+            Datum::Record(record) => record.heap_size(),
+            Datum::Range(range) => size_of_val(&**range) + range.heap_size(),
+            Datum::Multirange(ranges) => size_of_val(&**ranges) + ranges.iter().map(Range::heap_size).sum::<usize>(),
+            Datum::Geometry(geometry) => geometry.heap_size(),
+            _ => 0,
+        }
+    }
+
     /// Compares two values of the same type in the order of `ORDER BY`: NULL after everything, text
     /// by its bytes (collation C), NaN after every number, -0 equal to 0. `None` for values of
     /// different types.

@@ -1,7 +1,7 @@
 //! Comments: the objects that can have one, and the relations and functions that show them.
 
 use engine::{Catalog, CommentKey};
-use model::{Error, Result, SqlState, TEMPORARY_SCHEMA};
+use model::{Error, Result, RowIndex, RowSchema, SqlState, TEMPORARY_SCHEMA};
 
 use crate::cells::{Row, row};
 use crate::classes::{Class, Constraint};
@@ -25,6 +25,8 @@ pub enum RelationKind {
     Sequence,
     /// A view.
     View,
+    /// A materialized view, whose rows are those of a table.
+    MaterializedView,
 }
 
 /// The comment of a relation with this schema and name.
@@ -34,6 +36,7 @@ pub enum RelationKind {
 pub fn on_relation(catalog: &Catalog, schema: Option<&str>, name: &str, kind: RelationKind) -> Result<CommentKey> {
     let class = relation(catalog, schema, name)?;
     let is_it = match class {
+        Class::Rows(table) if catalog.materialized_view(table.id).is_some() => kind == RelationKind::MaterializedView,
         Class::Columns(_) | Class::Rows(_) => kind == RelationKind::Table,
         Class::Key(_) | Class::Index(..) => kind == RelationKind::Index,
         Class::Sequence(_) => kind == RelationKind::Sequence,
@@ -47,6 +50,7 @@ pub fn on_relation(catalog: &Catalog, schema: Option<&str>, name: &str, kind: Re
         RelationKind::Index => "an index",
         RelationKind::Sequence => "a sequence",
         RelationKind::View => "a view",
+        RelationKind::MaterializedView => "a materialized view",
     };
     Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not {article}")))
 }
@@ -110,6 +114,53 @@ fn relation<'a>(catalog: &'a Catalog, schema: Option<&str>, name: &str) -> Resul
     found.ok_or_else(|| Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")))
 }
 
+/// Comments on the indexes and constraints of a table that have other numbers in its next version: before and after.
+#[must_use]
+pub fn renumbered(before: &RowSchema, after: &RowSchema) -> Vec<(CommentKey, CommentKey)> {
+    let mut moved = Vec::new();
+    let key = |class, object| CommentKey { class, object, column: 0 };
+    let indexes = |table: &'_ RowSchema| table.primary.iter().chain(&table.secondary).cloned().collect::<Vec<_>>();
+    let (old, new) = (indexes(before), indexes(after));
+    let gone: Vec<&RowIndex> = old.iter().filter(|one| new.iter().all(|other| other.id != one.id)).collect();
+    let mut added: Vec<&RowIndex> = new.iter().filter(|one| old.iter().all(|other| other.id != one.id)).collect();
+    for one in gone {
+        // One that is built again has its name, or its columns: USING INDEX gives it the name of the constraint.
+        let by_name = added.iter().position(|other| other.name == one.name);
+        let at = by_name.or_else(|| added.iter().position(|other| other.columns == one.columns));
+        let Some(at) = at else { continue };
+        let other = added.remove(at);
+        for (class, part) in [(CLASS, Part::Index), (CONSTRAINT, Part::Constraint)] {
+            moved.push((key(class, oids::of_number(one.id, part)), key(class, oids::of_number(other.id, part))));
+        }
+    }
+    for (from, to) in renamed(before, after) {
+        moved.push((key(CONSTRAINT, from), key(CONSTRAINT, to)));
+    }
+    moved
+}
+
+/// Numbers of the CHECK constraints and foreign keys that have another name in the next version of a table.
+fn renamed(before: &RowSchema, after: &RowSchema) -> Vec<(u32, u32)> {
+    let has = |table: &RowSchema, name: &str| Constraint::all(table).any(|one| one.name() == name);
+    let is_renamed = |from: &Constraint<'_>, to: &Constraint<'_>| {
+        let is_same = match (from, to) {
+            (Constraint::Check(from), Constraint::Check(to)) => from.condition == to.condition,
+            (Constraint::Foreign(from), Constraint::Foreign(to)) => {
+                (from.table, &from.columns, &from.referred) == (to.table, &to.columns, &to.referred)
+            }
+            _ => false,
+        };
+        is_same && !has(after, from.name()) && !has(before, to.name())
+    };
+    let mut renamed = Vec::new();
+    for from in Constraint::all(before) {
+        if let Some(to) = Constraint::all(after).find(|to| is_renamed(&from, to)) {
+            renamed.push((from.oid(before), to.oid(after)));
+        }
+    }
+    renamed
+}
+
 /// Comments whose objects do not exist any more.
 #[must_use]
 pub fn orphans(catalog: &Catalog) -> Vec<CommentKey> {
@@ -120,7 +171,9 @@ pub fn orphans(catalog: &Catalog) -> Vec<CommentKey> {
 #[must_use]
 pub fn is_on_temporary(catalog: &Catalog, CommentKey { class, object, .. }: CommentKey) -> bool {
     let table = match class {
-        CLASS => return Class::by_oid(catalog, object).is_some_and(|class| class.schema().starts_with(TEMPORARY_SCHEMA)),
+        CLASS => {
+            return Class::by_oid(catalog, object).is_some_and(|class| class.schema().starts_with(TEMPORARY_SCHEMA));
+        }
         CONSTRAINT => Constraint::by_oid(catalog, object).map(|(table, _)| table),
         _ => None,
     };

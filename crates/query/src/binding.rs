@@ -217,7 +217,7 @@ impl Bound {
 
 /// Types of numbers that are shown by name.
 fn is_named_oid(ty: TypeId) -> bool {
-    matches!(ty.0, 2202..=2206 | 4089 | 4096)
+    crate::encode::is_named_oid(ty.0)
 }
 
 /// Values of parameters with types of these OIDs.
@@ -617,7 +617,11 @@ impl relational::Environment for Tables<'_> {
                 | TypeId::FLOAT8
                 | TypeId::BYTEA
         );
-        is_named_oid(ty) || is_styled && self.is_shown && !self.context.settings.has_plain_styles()
+        self.is_shown && (is_named_oid(ty) || is_styled && !self.context.settings.has_plain_styles())
+    }
+
+    fn has_plain_texts(&self) -> bool {
+        !self.is_shown
     }
 
     fn session(&self) -> Arc<Session> {

@@ -4,6 +4,8 @@
 //! `numeric(20)` as uint64. An [`Encoder`] is built for the columns of a result; [`Rows`] resolves the array types of
 //! one batch, so that each value costs one match.
 
+use std::sync::Arc;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, DurationMicrosecondType,
@@ -244,7 +246,9 @@ impl<'a> Column<'a> {
                 out.push(1);
                 out.extend_from_slice(value.as_bytes());
             }
-            ty if ty == oid::BYTEA || has_text_transport(ty) => binary_of_text(value, ty, out)?,
+            ty if ty == oid::BYTEA || has_text_transport(ty) => {
+                binary_of_text(value, ty, &scalar::Session::default(), out)?;
+            }
             _ => self.padded(value, out),
         }
         Ok(())
@@ -327,18 +331,43 @@ pub fn has_text_transport(oid: u32) -> bool {
     relational::arrow::is_encoded(catalog::TypeId(oid))
 }
 
-/// Appends the binary format of a value that is given as its text.
+/// Whether texts stand for the numbers of objects of a type, such as `regclass`, when a client sees them.
+#[must_use]
+pub fn is_named_oid(oid: u32) -> bool {
+    matches!(oid, 2202..=2206 | 4089 | 4096)
+}
+
+/// Reads texts of a result to send them in binary format. Texts for clients have the styles of the session, and names of
+/// objects, which only the session finds.
+#[derive(Clone, Debug, Default)]
+pub struct TextReader(Arc<scalar::Session>);
+
+impl TextReader {
+    pub(crate) fn new(session: Arc<scalar::Session>) -> TextReader {
+        TextReader(session)
+    }
+
+    /// Appends the binary format of a value that is given as its text.
+    ///
+    /// # Errors
+    /// 0A000 for a type without binary format.
+    pub fn binary(&self, text: &str, oid: u32, out: &mut Vec<u8>) -> Result<()> {
+        binary_of_text(text, oid, &self.0, out)
+    }
+}
+
+/// Appends the binary format of a value that is given as its text, which was written with the styles of `session`.
 ///
 /// # Errors
 /// 0A000 for a type without binary format.
-pub fn binary_of_text(text: &str, oid: u32, out: &mut Vec<u8>) -> Result<()> {
-    let (arena, session) = (bumpalo::Bump::new(), scalar::Session::default());
-    let ctx = scalar::Context { arena: &arena, session: &session };
+pub(crate) fn binary_of_text(text: &str, oid: u32, session: &scalar::Session, out: &mut Vec<u8>) -> Result<()> {
+    let arena = bumpalo::Bump::new();
+    let ctx = scalar::Context { arena: &arena, session };
     let ty = catalog::TypeId(oid);
     scalar::send(&scalar::input(text, ty, -1, &ctx)?, ty, out)
 }
 
-/// The text of a value in binary format, as [`binary_of_text`] reads it.
+/// The text of a value in binary format, in ISO styles, which every session reads alike.
 ///
 /// # Errors
 /// 22P03 for malformed bytes; 0A000 for a type without binary format.

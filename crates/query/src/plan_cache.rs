@@ -171,7 +171,7 @@ impl PlanCache {
                     let constants = stripped.constants.iter().map(|constant| (Form::Text, constant.bytes()));
                     // A constant that cannot be read is an error with a position, which only the original
                     // text has.
-                    Constants::Bound(plan.bind(constants, &session.settings, session.now_ns()).ok()?)
+                    Constants::Bound(plan.bind(constants, session).ok()?)
                 }
                 Plan::Query(_) | Plan::Insert(_) => {
                     if !stripped.fits(prepared.parameters()) {
@@ -385,14 +385,14 @@ impl Constant<'_> {
     }
 
     /// Whether a literal of this kind may be read as the parameter's type. Numbers are accepted for numeric
-    /// types only.
+    /// types only. The declared fields of an interval decide what a literal means, and a parameter has none.
     fn fits(&self, oid: u32) -> bool {
-        !self.is_value
-            || match self.ty {
-                0 => true,
-                oid::BOOL => oid == oid::BOOL,
-                _ => NUMBERS.contains(&oid),
-            }
+        match self.ty {
+            0 => oid != oid::INTERVAL,
+            _ if !self.is_value => true,
+            oid::BOOL => oid == oid::BOOL,
+            _ => NUMBERS.contains(&oid),
+        }
     }
 }
 

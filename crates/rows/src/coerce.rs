@@ -9,7 +9,7 @@
 use model::limits::VALUE_BYTES_MAX;
 use std::sync::Arc;
 
-use model::{Array, Datum, Error, Numeric, OtherType, Result, SqlState, Storage, Type};
+use model::{Array, ArrayDimension, Datum, Error, Geometry, Numeric, OtherType, Result, SqlState, Storage, Type};
 
 /// Microseconds per day.
 const DAY_MICROS: i64 = 86_400_000_000;
@@ -76,25 +76,88 @@ pub fn coerce<'a>(ty: Type, datum: Datum<'a>) -> Result<Datum<'a>> {
 
 /// A value of a type without a variant of its own: the SQL layer has cast it already.
 fn of_other(ty: OtherType, datum: Datum<'_>) -> Result<Datum<'_>> {
-    let is_it = match (ty.storage(), &datum) {
-        (Storage::Text, Datum::Text(text)) => {
-            check_length(text.len())?;
-            true
-        }
-        (Storage::Oid, Datum::Oid(_)) => true,
-        (Storage::Encoded, Datum::Array(array)) => {
-            check_length(array.items.len())?;
+    match (&datum, ty.element().map(Type::oid)) {
+        (Datum::Array(array), Some(element)) => {
+            check_length(datum.heap_size())?;
+            check_dimensions(array)?;
+            if !array.items.iter().all(|item| item.is_null() || is_value_of(element, item)) {
+                return Err(mismatch(Type::Other(ty), &datum));
+            }
             // An array of a type with the same representation: `varchar[]` for `text[]`.
-            if let Some(element) = ty.element().map(Type::oid).filter(|element| *element != array.element) {
+            if element != array.element {
                 return Ok(Datum::Array(Arc::new(Array { element, ..Array::clone(array) })));
             }
-            true
         }
-        (Storage::Encoded, Datum::Text(_)) => false,
-        (Storage::Encoded, _) => ty.element().is_none(),
-        _ => false,
-    };
-    if is_it { Ok(datum) } else { Err(mismatch(Type::Other(ty), &datum)) }
+        (Datum::Array(array), None) if is_value_of(ty.oid, &datum) => {
+            check_length(datum.heap_size())?;
+            check_dimensions(array)?;
+        }
+        (Datum::Text(text), None) if is_value_of(ty.oid, &datum) => check_length(text.len())?,
+        (_, None) if is_value_of(ty.oid, &datum) => check_length(datum.heap_size())?,
+        _ => return Err(mismatch(Type::Other(ty), &datum)),
+    }
+    Ok(datum)
+}
+
+/// Whether a value that is not NULL has the representation of the type with this OID, which is no array. A row must not
+/// have another one: it could not be read again.
+fn is_value_of(oid: u32, datum: &Datum<'_>) -> bool {
+    match datum {
+        Datum::Bool(_) => oid == 16,
+        Datum::Bytes(_) => oid == 17,
+        Datum::Text(_) => matches!(oid, 18 | 19 | 25 | 114 | 1042 | 1043 | 3802 | 4072),
+        Datum::Int2(_) => oid == 21,
+        Datum::Int4(_) => oid == 23,
+        Datum::Int8(_) => matches!(oid, 20 | 790),
+        Datum::Float4(_) => oid == 700,
+        Datum::Float8(_) => oid == 701,
+        Datum::Numeric(_) => oid == 1700,
+        Datum::Uuid(_) => oid == 2950,
+        Datum::Date(_) => oid == 1082,
+        Datum::Time(_) => oid == 1083,
+        Datum::TimeTz(_) => oid == 1266,
+        Datum::Timestamp(_) => oid == 1114,
+        Datum::Timestamptz(_) => oid == 1184,
+        Datum::Interval(_) => oid == 1186,
+        Datum::Bits(_) => matches!(oid, 1560 | 1562),
+        Datum::Network(_) => matches!(oid, 650 | 869),
+        Datum::Mac(_) => matches!(oid, 774 | 829),
+        Datum::Geometry(geometry) => oid == geometry_type(geometry),
+        Datum::Range(_) => matches!(oid, 3904 | 3906 | 3908 | 3910 | 3912 | 3926),
+        Datum::Multirange(_) => matches!(oid, 4451 | 4532..=4536),
+        Datum::Array(array) => {
+            let (item, is_vector) = if oid == 30 { (26, true) } else { (21, oid == 22) };
+            is_vector && array.element == item && array.items.iter().all(|datum| is_value_of(item, datum))
+        }
+        Datum::Oid(_) => {
+            matches!(Type::from_oid(oid, -1), Some(Type::Other(other)) if other.storage() == Storage::Oid)
+        }
+        Datum::Record(_) | Datum::Null => false,
+    }
+}
+
+fn geometry_type(geometry: &Geometry) -> u32 {
+    match geometry {
+        Geometry::Point(_) => 600,
+        Geometry::Segment(_) => 601,
+        Geometry::Path { .. } => 602,
+        Geometry::Box(_) => 603,
+        Geometry::Polygon(_) => 604,
+        Geometry::Line(_) => 628,
+        Geometry::Circle(..) => 718,
+    }
+}
+
+/// Refuses bounds of an array that [`model::encoding::decode`] refuses.
+fn check_dimensions(array: &Array<'_>) -> Result<()> {
+    let is_too_large = |side: &&ArrayDimension| side.lower.checked_add(side.length).is_none();
+    match array.dimensions.iter().find(is_too_large) {
+        None => Ok(()),
+        Some(side) => {
+            let text = format!("array lower bound is too large: {}", side.lower);
+            Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text))
+        }
+    }
 }
 
 fn mismatch(ty: Type, datum: &Datum<'_>) -> Error {

@@ -1,9 +1,11 @@
 //! Assignment casts, compared with PostgreSQL 15.
 
+use std::sync::Arc;
+
 use super::coerce;
 use super::samples::numeric;
 use model::limits::VALUE_BYTES_MAX;
-use model::{Datum, Interval, Type};
+use model::{Array, ArrayDimension, Datum, Interval, Type};
 
 fn number(text: &str) -> Datum<'static> {
     Datum::Numeric(text.parse().unwrap())
@@ -88,6 +90,53 @@ fn values_too_long_for_a_row_are_refused() {
     }
     let fits = Datum::Text(&text[1..]);
     assert_eq!(coerce(Type::Text, fits.clone()).unwrap(), fits);
+}
+
+fn array(element: u32, items: Vec<Datum<'static>>) -> Datum<'static> {
+    Datum::Array(Arc::new(Array::of(element, items)))
+}
+
+#[test]
+fn values_of_other_types_have_the_representation_of_their_type() {
+    let (inet, oid, money) = (869, 26, 790);
+    let ty = |oid| Type::from_oid(oid, -1).unwrap();
+    for (of, datum) in [
+        (oid, Datum::Oid(5)),
+        (money, Datum::Int8(5)),
+        (1028, array(oid, vec![Datum::Oid(1), Datum::Null])),
+        (1007, array(23, Vec::new())),
+        (30, array(oid, vec![Datum::Oid(1)])),
+    ] {
+        assert_eq!(coerce(ty(of), datum.clone()).unwrap(), datum, "{}", ty(of));
+    }
+    for (of, datum) in [
+        (inet, Datum::Int4(5)),
+        (inet, Datum::Text("10.0.0.1")),
+        (oid, Datum::Int4(5)),
+        (money, Datum::Int4(5)),
+        (1028, array(23, vec![Datum::Int4(1)])),
+        (1007, array(23, vec![Datum::Int4(1), Datum::Text("2")])),
+        (1007, Datum::Int4(1)),
+        (30, array(23, vec![Datum::Int4(1)])),
+        (3904, array(23, Vec::new())),
+    ] {
+        assert!(outcome(ty(of), datum.clone()).starts_with("42804 "), "{datum:?} as {}", ty(of));
+    }
+    let words = coerce(ty(1009), array(1043, vec![Datum::Text("a")])).unwrap();
+    assert_eq!(words, array(25, vec![Datum::Text("a")]));
+}
+
+#[test]
+fn arrays_that_could_not_be_read_again_are_refused() {
+    let ty = Type::from_oid(1007, -1).unwrap();
+    let dimension = ArrayDimension { length: 2, lower: i32::MAX - 1 };
+    let items = Box::new([Datum::Int4(1), Datum::Int4(2)]);
+    let at_end = Datum::Array(Arc::new(Array { element: 23, dimensions: Box::new([dimension]), items }));
+    assert_eq!(outcome(ty, at_end), "54000 array lower bound is too large: 2147483646");
+    // An element takes 32 bytes of memory, however short it is in the row.
+    let nulls = |count| array(23, vec![Datum::Null; count]);
+    assert!(outcome(ty, nulls(VALUE_BYTES_MAX / size_of::<Datum<'_>>())).starts_with("54000 "));
+    assert!(coerce(ty, nulls(VALUE_BYTES_MAX / size_of::<Datum<'_>>() - 4)).is_ok());
 }
 
 #[test]

@@ -27,7 +27,6 @@ use crossbeam_epoch::Guard;
 use env::Event;
 use model::{Error, Lsn, Result, SqlState, TableId};
 
-use self::constraints::ConstraintModes;
 use self::hidden::Hidden;
 use crate::locks::{LockMode, LockName, Request, TxnId, WaitPolicy};
 use crate::read_set::ReadSet;
@@ -36,7 +35,7 @@ use crate::record::{Begin, Version};
 use crate::store::{Garbage, Store, TableByAddress};
 use crate::table::{Gate, IndexData, Keys, RECORDS_MAX, RecordId, RowTable};
 
-pub use constraints::RowChange;
+pub use constraints::{ConstraintModes, RowChange};
 pub use visibility::View;
 
 /// Bytes a transaction may add before it updates the store's counter.
@@ -89,8 +88,10 @@ pub struct Txn {
     newest_seen: Lsn,
     /// Read set of a serializable transaction.
     reads: Option<Box<ReadSet>>,
-    /// Constraints that are checked at the end.
+    /// Which constraints are checked at the end.
     constraints: ConstraintModes,
+    /// Tables with changed rows whose check was left to the end. An undone change leaves its table here.
+    postponed: Vec<TableId>,
     /// Writes of the running statement that it does not see.
     hidden: Option<Box<Hidden>>,
     /// Buffer for a lookup key.
@@ -278,6 +279,7 @@ impl Txn {
             newest_seen: Lsn::ZERO,
             reads: (isolation == Isolation::Serializable).then(Box::default),
             constraints: ConstraintModes::default(),
+            postponed: Vec::new(),
             hidden: None,
             key: Vec::new(),
             before: Keys::default(),

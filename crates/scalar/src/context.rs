@@ -54,6 +54,26 @@ pub trait Outside: std::fmt::Debug + Send + Sync {
     fn random(&self) -> u64;
 }
 
+impl Session {
+    /// The session with ISO styles, in which no digit of a value is lost and the zone is UTC.
+    #[must_use]
+    pub fn with_plain_styles(&self) -> Session {
+        let Session {
+            zone, zone_name, date_style, date_order, interval_style, extra_float_digits, bytea_escape, ..
+        } = Session::default();
+        Session {
+            zone,
+            zone_name,
+            date_style,
+            date_order,
+            interval_style,
+            extra_float_digits,
+            bytea_escape,
+            ..self.clone()
+        }
+    }
+}
+
 impl Default for Session {
     /// UTC, ISO dates, the start of 1970.
     fn default() -> Session {

@@ -261,7 +261,8 @@ impl Draft<'_> {
                     new_constraints.push(NewConstraint::Key { name: constraint, columns, include, primary: false });
                 }
                 C::Check { expr, no_inherit } => {
-                    let attributes = ConstraintAttributes { no_inherit: *no_inherit, ..ConstraintAttributes::default() };
+                    let attributes =
+                        ConstraintAttributes { no_inherit: *no_inherit, ..ConstraintAttributes::default() };
                     new_constraints.push(NewConstraint::Check { name: constraint, condition: expr, attributes });
                 }
                 C::References(key) => {
@@ -546,6 +547,8 @@ impl Draft<'_> {
         let (checks, keys) = (&self.next.checks, &self.next.foreign_keys);
         self.next.lineage.checks.retain(|entry| checks.iter().any(|check| check.name == entry.name));
         self.next.lineage.foreign_keys.retain(|name| keys.iter().any(|key| key.name == *name));
+        // A later action of the statement may bind the expressions of hidden columns.
+        self.drop_unused();
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use parser::ast;
 use rows::RowTable;
 use rows::row::{ColumnLayout, RowLayout};
 
-use super::table_work::{Condition, Field, Rewrite, Work};
+use super::table_work::{Condition, Field, Generated, Rewrite, Work};
 use super::{Catalog, Change, Definition, Notice, Object, constraints, expressions, indexes, is_taken};
 use crate::expr::{Expr, Layout, Value};
 use crate::statement::Session;
@@ -168,7 +168,13 @@ impl<'c> Draft<'c> {
         let generated = stored_expressions::all_generated(&table).map_err(|stop| {
             stop.into_error(|| Error::bug("an expression of a generated column that was bound before is not supported"))
         })?;
-        let (hidden, shown) = generated.into_iter().partition(|(at, _)| self.next.columns[*at].is_hidden());
+        let with_predicates = |(column, value)| {
+            let predicates = stored_expressions::predicates_of(&self.next, column);
+            Generated { column, predicates, value }
+        };
+        let (mut hidden, shown): (Vec<Generated>, Vec<Generated>) =
+            generated.into_iter().map(with_predicates).partition(|one| self.next.columns[one.column].is_hidden());
+        hidden.sort_by_key(|one| !one.predicates.is_empty());
         Ok(Rewrite { layout: RowLayout::new(&columns)?, fields, generated: [shown, hidden] })
     }
 

@@ -11,7 +11,7 @@ use super::expressions;
 use super::names::display_name;
 use super::table_work::Field;
 use super::{drop, indexes};
-use crate::stored_expressions::{columns, index_key, parsed};
+use crate::stored_expressions::{columns, index_key, parsed, predicates_of};
 
 /// 42P17
 const INVALID_OBJECT_DEFINITION: SqlState = SqlState("42P17");
@@ -45,6 +45,10 @@ impl Draft<'_> {
         let is_it =
             |column: &RowColumn| column.is_hidden() && column.ty == ty && column.generated.as_ref() == Some(&text);
         if let Some(at) = self.next.columns.iter().position(is_it) {
+            // It may be NULL in rows that are in no index yet.
+            if !predicates_of(&self.next, at).is_empty() {
+                self.recompute(at);
+            }
             return Ok(at);
         }
         let at = self.next.columns.len();

@@ -10,6 +10,7 @@ use rows::RowTable;
 use rows::row::RowLayout;
 
 use super::expressions;
+use crate::constraints::is_indexed;
 use crate::exec::{ExecContext, ReadSource, SubPlans};
 use crate::expr::Expr;
 use crate::partitions::RowCondition;
@@ -136,8 +137,18 @@ pub struct Rewrite {
     pub(super) layout: RowLayout,
     /// Column types and sources; values are cast by assignment.
     pub(super) fields: Vec<(Type, Field)>,
-    /// Generated columns, and then hidden ones, which may read these: positions, and values over the new row.
-    pub(super) generated: [Vec<(usize, Expr)>; 2],
+    /// Generated columns, and then hidden ones, which may read these.
+    pub(super) generated: [Vec<Generated>; 2],
+}
+
+/// A generated column in a rewrite.
+pub(super) struct Generated {
+    /// Position.
+    pub(super) column: usize,
+    /// As those of [`crate::constraints::GeneratedColumn`]; they are computed before it.
+    pub(super) predicates: Vec<usize>,
+    /// Value over the new row.
+    pub(super) value: Expr,
 }
 
 /// The source of a column's value in a rewrite.
@@ -189,9 +200,12 @@ impl Rewrite {
             let mut incomplete = Vec::new();
             self.layout.encode(&values, &mut incomplete)?;
             let slot = [Cell::new(Some(&*arena.alloc_slice_copy(&incomplete)))];
-            let frame = expressions::frame(arena.alloc(slot), &ctx);
-            for (at, value) in generated {
-                values[*at] = rows::coerce(self.fields[*at].0, value.eval(&frame)?)?;
+            let frame = &expressions::frame(arena.alloc(slot), &ctx);
+            for Generated { column, predicates, value } in generated {
+                values[*column] = match is_indexed(predicates, &values) {
+                    true => rows::coerce(self.fields[*column].0, value.eval(frame)?)?,
+                    false => Datum::Null,
+                };
             }
         }
         self.layout.encode(&values, out)

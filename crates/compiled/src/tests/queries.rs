@@ -490,6 +490,25 @@ fn memory_of_a_query_is_reported_while_it_grows() {
 }
 
 #[test]
+fn memory_of_a_query_includes_the_elements_of_arrays() {
+    let db = Db::new();
+    db.create("t", &["id int", "l int[]"], &["primary id"]);
+    for id in 1..=5 {
+        db.sql(&format!("INSERT INTO t VALUES ({id}, array_fill({id}, ARRAY[10000]))"));
+    }
+    let all = 5 * 10_000 * size_of::<Datum<'_>>();
+    for sql in [
+        "SELECT id FROM t ORDER BY l",
+        "SELECT l FROM t ORDER BY id",
+        "SELECT l, count(*) FROM t GROUP BY l",
+        "SELECT array_agg(id ORDER BY l) FROM t",
+    ] {
+        let most = db.most_kept(sql);
+        assert!(most >= all, "{sql}: {most} bytes");
+    }
+}
+
+#[test]
 fn queries_have_functions_and_types_of_crate_scalar() {
     let db = Db::new();
     db.create("t", &["id int", "c char(4)", "v varchar", "n numeric", "ts timestamptz"], &["primary id"]);

@@ -1,7 +1,7 @@
 //! COMMENT ON.
 
 use engine::Snapshot;
-use model::{Error, Result, SqlState};
+use model::{Error, Result, RowSchema, SqlState};
 use parser::ast::{Comment, Name, ObjectKind as Kind, ObjectName};
 use pg_catalog::comments::{self, RelationKind};
 
@@ -22,7 +22,8 @@ pub(crate) fn execute(session: &mut Session, comment: &Comment) -> Result<Outcom
         (Kind::Table | Kind::ForeignTable, ObjectName::Name(name)) => on_relation(name, RelationKind::Table)?,
         (Kind::Index, ObjectName::Name(name)) => on_relation(name, RelationKind::Index)?,
         (Kind::Sequence, ObjectName::Name(name)) => on_relation(name, RelationKind::Sequence)?,
-        (Kind::View | Kind::MaterializedView, ObjectName::Name(name)) => on_relation(name, RelationKind::View)?,
+        (Kind::View, ObjectName::Name(name)) => on_relation(name, RelationKind::View)?,
+        (Kind::MaterializedView, ObjectName::Name(name)) => on_relation(name, RelationKind::MaterializedView)?,
         (Kind::Column, ObjectName::Name(column)) => {
             let Some((table, qualifier)) = column.qualifier.split_last() else {
                 return Err(Error::new(SqlState::SYNTAX_ERROR, "column name must be qualified"));
@@ -70,6 +71,25 @@ fn schema_of(session: &Session, snapshot: &Snapshot, name: &Name) -> Option<Stri
             session.settings.search_path().into_iter().find(has)
         }
     }
+}
+
+/// Keeps the comments of the indexes and constraints of a table that get another number, because they are built again or get
+/// another name.
+///
+/// # Errors
+/// Those of a change of the catalog.
+pub(crate) fn keep(session: &mut Session, before: &RowSchema, after: &RowSchema) -> Result<()> {
+    let snapshot = session.newest();
+    if snapshot.catalog().comments().next().is_none() {
+        return Ok(());
+    }
+    for (from, to) in comments::renumbered(before, after) {
+        if let Some(text) = snapshot.catalog().comment(&from) {
+            session.writer()?.set_comment(to, Some(text))?;
+            session.writer()?.set_comment(from, None)?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes the comments of objects that a definition dropped.

@@ -247,6 +247,21 @@ impl Made {
     }
 }
 
+/// Refuses a table that has partitions, children or parents: only its own rows are looked at.
+///
+/// # Errors
+/// 42809 and the message of TimescaleDB.
+fn refuse_relatives(table: &RowTable) -> Result<()> {
+    let lineage = &table.schema.lineage;
+    if lineage.parents.is_empty() && lineage.children.is_empty() && lineage.key.is_none() {
+        return Ok(());
+    }
+    let kind = if lineage.key.is_some() { "partitioned tables" } else { "tables that use inheritance" };
+    let text = format!("table \"{}\" is already partitioned", table.schema.name.table);
+    let detail = format!("It is not possible to turn {kind} into hypertables.");
+    Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text).with_detail(detail))
+}
+
 async fn create(session: &mut Session, parsed: &Parsed, given: &Given<'_>) -> Result<Made> {
     let name = given.relation()?;
     let context = session.context();
@@ -262,17 +277,13 @@ async fn create(session: &mut Session, parsed: &Parsed, given: &Given<'_>) -> Re
         return Ok(Made { id: table.id.0, schema, table: name, created: false });
     }
     // Block other writers from now on.
-    super::rows::lock_tables(
-        session,
-        std::slice::from_ref(&name),
-        crate::statement::maintenance::LockMode::Alone,
-        false,
-    )
-    .await?;
+    super::rows::lock_tables(session, &[(name.clone(), true)], crate::statement::maintenance::LockMode::Alone, false)
+        .await?;
     let context = session.context_of_newest();
     let named = Named { snapshot: &context.reads.snapshot, settings: &context.settings };
     let table = named.find(&name).ok_or_else(|| Error::bug("a locked table that is gone"))?;
     let view = context.reads.rows_view.clone().ok_or_else(|| Error::bug("a table without its snapshot"))?;
+    refuse_relatives(&table)?;
     let is_empty = {
         let guard = crossbeam_epoch::pin();
         (0..table.records.bound()).all(|record| view.row(&table, RecordId(record), &guard).is_none())

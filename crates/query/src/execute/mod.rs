@@ -113,12 +113,12 @@ impl Session {
     /// # Errors
     /// Class 22 for a value that cannot be read, with the number of its parameter.
     pub fn bind<'a>(
-        &self,
+        &mut self,
         prepared: &Prepared,
         given: impl Iterator<Item = (pg::Form, Option<&'a [u8]>)>,
     ) -> Result<Option<Bound>> {
         match &prepared.0.plan {
-            Plan::Rows(plan) => plan.bind(given, &self.settings, self.now_ns()).map(Some),
+            Plan::Rows(plan) => plan.bind(given, self).map(Some),
             _ => Ok(None),
         }
     }

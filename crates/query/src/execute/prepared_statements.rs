@@ -1,12 +1,12 @@
 //! SQL's prepared statements: PREPARE, EXECUTE and DEALLOCATE.
 
-use model::{Error, Result, SqlState};
+use model::{Error, Result, SqlState, Type};
 use parser::ast::{Expr, ExprKind};
 use relational::types::Value;
 
 use crate::binding;
 use crate::errors::locate;
-use crate::execute::rows::evaluated;
+use crate::execute::rows::{Argument, evaluated};
 use crate::plan::{Plan, Prepared, unknown_name};
 use crate::result::{Arguments, Executed, Messages, Outcome};
 use crate::session::Session;
@@ -54,21 +54,36 @@ pub(crate) async fn execute(
     session.execute_into(prepared, Arguments::Bound(&bound), messages).await
 }
 
-/// The values of the arguments for parameters of these types: constants are taken directly, expressions are evaluated.
+/// The values of the arguments for parameters of these types: most constants are taken directly, expressions are evaluated
+/// and cast.
 async fn values(session: &mut Session, arguments: &[Expr], types: &[u32]) -> Result<Vec<Value>> {
-    let constants: Vec<Result<Value>> = arguments.iter().map(constant).collect();
-    let open = constants.iter().zip(arguments.iter().zip(types)).filter(|(value, _)| value.is_err());
-    let (exprs, types): (Vec<&Expr>, Vec<u32>) = open.map(|(_, (expr, ty))| (expr, *ty)).unzip();
-    if exprs.is_empty() {
+    let constants: Vec<Result<Value>> = arguments.iter().zip(types).map(|(expr, ty)| constant(expr, *ty)).collect();
+    let numbered = arguments.iter().zip(types).enumerate();
+    let open: Vec<Argument<'_>> = constants
+        .iter()
+        .zip(numbered)
+        .filter(|(value, _)| value.is_err())
+        .map(|(_, (at, (expr, ty)))| Argument { number: at + 1, expr, ty: *ty })
+        .collect();
+    if open.is_empty() {
         return constants.into_iter().collect();
     }
-    let mut evaluated = evaluated(session, &exprs, &types).await?.into_iter();
+    let mut evaluated = evaluated(session, &open).await?.into_iter();
     constants.into_iter().map(|value| value.or_else(|error| evaluated.next().ok_or(error))).collect()
 }
 
-/// The value of a constant argument; a text is later parsed as the parameter's type.
-fn constant(argument: &Expr) -> Result<Value> {
-    Ok(match &without_casts(argument).kind {
+/// The value of a constant argument; a text is later parsed as the parameter's type. Other constants are taken for
+/// parameters of their kind: whether they can be assigned to one of another type is a question of its casts.
+fn constant(argument: &Expr, ty: u32) -> Result<Value> {
+    let ty = Type::from_oid(ty, -1);
+    let argument = if ty.is_none_or(|ty| ty.is_other()) { argument } else { without_casts(argument) };
+    let is_number =
+        matches!(ty, Some(Type::Int2 | Type::Int4 | Type::Int8 | Type::Float4 | Type::Float8 | Type::Numeric(_)));
+    Ok(match &argument.kind {
+        ExprKind::Bool(_) if ty != Some(Type::Bool) => return Err(not_constant(&argument.to_string())),
+        ExprKind::Integer(_) | ExprKind::Number(_) if !is_number => {
+            return Err(not_constant(&argument.to_string()));
+        }
         ExprKind::Null => Value::Null,
         ExprKind::Bool(value) => Value::Bool(*value),
         ExprKind::Integer(value) => Value::Int32(*value),

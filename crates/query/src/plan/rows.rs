@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use catalog::TypeId;
 use compiled::{Compiled, Lowered, ParamType};
 use engine::{Catalog, Snapshot};
-use model::{Error, Result, TableId, Type};
+use model::{Error, Result, Storage, TableId, Type};
 use parser::ast as tree;
 use pg::types::oid;
 use relational::types::{OutputColumn, Value};
@@ -136,10 +136,9 @@ impl RowsPlan {
     pub(crate) fn bind<'a>(
         &self,
         given: impl Iterator<Item = (pg::Form, Option<&'a [u8]>)>,
-        settings: &Arc<Settings>,
-        now_ns: i64,
+        session: &mut Session,
     ) -> Result<Bound> {
-        let clocks = Clocks::new(settings, now_ns);
+        let clocks = self.clocks_of_parameters(session);
         let mut bound = Bound::default();
         for (at, (ty, (form, bytes))) in self.compiled.params().iter().cycle().zip(given).enumerate() {
             let read = bound.push(*ty, form, bytes, &clocks);
@@ -149,8 +148,26 @@ impl RowsPlan {
     }
 
     /// Binds the parameter values of EXECUTE.
-    pub(crate) fn constants(&self, session: &Session, values: &[Value]) -> Result<Bound> {
-        Bound::of_constants(values, self.compiled.params(), &Clocks::of(session))
+    pub(crate) fn constants(&self, session: &mut Session, values: &[Value]) -> Result<Bound> {
+        Bound::of_constants(values, self.compiled.params(), &self.clocks_of_parameters(session))
+    }
+
+    fn clocks_of_parameters(&self, session: &mut Session) -> Clocks {
+        if !self.takes_names() {
+            return Clocks::of(session);
+        }
+        let context = session.context_of_newest();
+        Clocks::with_facts(session, &context)
+    }
+
+    /// Whether texts of parameters may be names of objects.
+    fn takes_names(&self) -> bool {
+        self.compiled.params().iter().any(|ty| matches!(ty, ParamType::Plain(ty) if has_names(*ty)))
+    }
+
+    /// Whether a run asks for the session's facts.
+    pub(crate) fn needs_facts(&self) -> bool {
+        self.compiled.needs_facts() || self.takes_names()
     }
 
     /// Whether a constant was read by the session's settings or clock: the plan is not that of the next statement with
@@ -211,7 +228,7 @@ pub(crate) fn plan_query(
             return Ok(Err("a setting of how dates, intervals, floats or bytes are written".into()));
         }
     }
-    if let Some(column) = without_binary_form(&compiled) {
+    if let Some(column) = without_binary_form(&compiled).or_else(|| with_names(&compiled)) {
         return Ok(Err(format!("column \"{column}\" of a type that rows tables do not have")));
     }
     Ok(Ok(RowsPlan::new(compiled, Verb::Select, context)))
@@ -289,18 +306,32 @@ fn types(declared: &[u32]) -> Vec<Option<ParamType>> {
     declared.iter().map(|oid| ParamType::from_oid(*oid)).collect()
 }
 
-/// A column whose values go out as text that no binary form can be made of: that of types without values, and names of
-/// objects.
+/// A column whose values leave as text that no binary form can be made of.
 fn without_binary_form(compiled: &Compiled) -> Option<&str> {
-    let is_name =
-        |oid: u32| !matches!(oid, oid::OID | oid::XID | oid::CID) && relational::arrow::is_number(TypeId(oid));
-    let has_none =
-        |oid: u32| is_name(oid) || (Type::from_oid(oid, -1).is_none() && !matches!(oid, oid::UNKNOWN | oid::VOID));
-    let other = compiled
-        .columns()
-        .iter()
-        .find(|column| column.ty == Type::Text && column.announced.is_some_and(|(oid, _)| has_none(oid)));
-    other.map(|column| column.name.as_str())
+    text_column(compiled, |oid| Type::from_oid(oid, -1).is_none() && !matches!(oid, oid::UNKNOWN | oid::VOID))
+}
+
+/// A column of names of objects.
+fn with_names(compiled: &Compiled) -> Option<&str> {
+    text_column(compiled, |oid| !is_bare_number(oid) && relational::arrow::is_number(TypeId(oid)))
+}
+
+/// A column whose values leave as texts, of a type for which the test holds.
+fn text_column(compiled: &Compiled, test: impl Fn(u32) -> bool) -> Option<&str> {
+    let is_it =
+        |column: &&compiled::Output| column.ty == Type::Text && column.announced.is_some_and(|(oid, _)| test(oid));
+    compiled.columns().iter().find(is_it).map(|column| column.name.as_str())
+}
+
+/// Whether texts of a type, or of its elements, may be names of objects.
+fn has_names(ty: Type) -> bool {
+    let Type::Other(other) = ty else { return false };
+    other.storage() == Storage::Oid && !is_bare_number(other.oid) || other.element().is_some_and(has_names)
+}
+
+/// Whether values of a type are numbers of catalog rows that texts do not name.
+fn is_bare_number(oid: u32) -> bool {
+    matches!(oid, oid::OID | oid::XID | oid::CID)
 }
 
 impl RowsPlan {

@@ -58,7 +58,7 @@ impl Bound {
                 bound.push(*ty, Form::Text, Some(text.as_bytes()), clocks)?;
             } else {
                 let arena = Bump::new();
-                let slot = bound.kept(super::argument(value, *ty, &arena)?);
+                let slot = bound.kept(super::argument(value, *ty, &arena, clocks)?);
                 bound.values.push(slot);
             }
         }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use arrow_schema::{DataType as Arrow, Field, Schema};
 use bumpalo::Bump;
-use compiled::ParamType;
+use compiled::{ParamType, Zone};
 use futures::{Stream, StreamExt};
-use model::{Datum, Error, Numeric, Result, SqlState, Type};
+use model::{Datum, Error, Numeric, Result, SqlState, Storage, Type};
 use pg::Form;
 use relational::results::{Batches, Chunk, Chunks};
 use relational::types::{OutputColumn, Value};
@@ -116,13 +116,13 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    pub(crate) fn datums<'b>(self, types: &[ParamType], arena: &'b Bump) -> Result<Vec<Datum<'b>>>
+    pub(crate) fn datums<'b>(self, types: &[ParamType], arena: &'b Bump, zone: &dyn Zone) -> Result<Vec<Datum<'b>>>
     where
         'a: 'b,
     {
         match self {
             Arguments::Values(values) => {
-                values.iter().zip(types).map(|(value, ty)| argument(value, *ty, arena)).collect()
+                values.iter().zip(types).map(|(value, ty)| argument(value, *ty, arena, zone)).collect()
             }
             Arguments::Bound(bound) => {
                 let one = |(datum, ty): (Result<Datum<'a>>, &ParamType)| match ty {
@@ -209,13 +209,16 @@ pub(crate) fn text_rows(
 ///
 /// # Errors
 /// Those of [`datum`].
-pub(crate) fn argument<'a>(value: &'a Value, ty: ParamType, arena: &'a Bump) -> Result<Datum<'a>> {
+pub(crate) fn argument<'a>(value: &'a Value, ty: ParamType, arena: &'a Bump, zone: &dyn Zone) -> Result<Datum<'a>> {
     match (ty, value) {
-        (ParamType::Plain(ty), value) => datum(value, ty, arena),
+        (ParamType::Plain(ty), value) => datum(value, ty, arena, zone),
         (ParamType::Array(_), Value::Null) => Ok(Datum::Null),
         (ParamType::Array(of), Value::Array(values)) => {
-            let values = values.iter().map(|value| datum(value, of, arena)).collect::<Result<Vec<_>>>()?;
+            let values = values.iter().map(|value| datum(value, of, arena, zone)).collect::<Result<Vec<_>>>()?;
             Ok(Datum::Bytes(arena.alloc_slice_copy(&compiled::array_of(of, &values))))
+        }
+        (ParamType::Array(of), Value::Text(text)) => {
+            Ok(Datum::Bytes(arena.alloc_slice_copy(&compiled::array_of_text(text, of, zone)?)))
         }
         (ParamType::Array(_), _) => {
             Err(Error::new(SqlState::DATATYPE_MISMATCH, "a parameter that is to be an array is none"))
@@ -227,19 +230,21 @@ pub(crate) fn argument<'a>(value: &'a Value, ty: ParamType, arena: &'a Bump) -> 
 ///
 /// # Errors
 /// 22003 and similar if the value is out of the type's range; 42804 for a value of another type.
-pub(crate) fn datum<'a>(value: &'a Value, ty: Type, arena: &'a Bump) -> Result<Datum<'a>> {
-    if let (Type::Other(other), Value::Text(text)) = (ty, value)
+pub(crate) fn datum<'a>(value: &'a Value, ty: Type, arena: &'a Bump, zone: &dyn Zone) -> Result<Datum<'a>> {
+    if let Value::Text(text) = value
         && ty.base().is_other()
     {
-        let (own, session) = (Bump::new(), scalar::Session::default());
-        let ctx = scalar::Context { arena: &own, session: &session };
-        let read = scalar::input(text, catalog::TypeId(other.oid), other.typmod, &ctx)?;
-        return ::rows::coerce(ty, scalar::value::copied(&read, arena));
+        return ::rows::coerce(ty, compiled::parse(text, ty, zone, arena)?);
+    }
+    if let (Type::Other(other), Value::Int64(number)) = (ty, value)
+        && other.storage() == Storage::Oid
+    {
+        return u32::try_from(*number).map(Datum::Oid).map_err(|_| relational::types::out_of_range("oid"));
     }
     if let (Type::Other(other), Value::Array(items)) = (ty, value)
         && let Some(element) = other.element()
     {
-        let items = items.iter().map(|item| datum(item, element, arena)).collect::<Result<Vec<_>>>()?;
+        let items = items.iter().map(|item| datum(item, element, arena, zone)).collect::<Result<Vec<_>>>()?;
         return Ok(Datum::Array(Arc::new(model::Array::of(element.oid(), items))));
     }
     let datum = plain_datum(value);

@@ -8,6 +8,7 @@ use model::{Datum, Error, Result, Type};
 
 use super::context::StatementContext;
 use super::facts::facts;
+use crate::encode::binary_of_text;
 use crate::session::Session;
 use crate::settings::Settings;
 
@@ -83,6 +84,17 @@ impl Clocks {
     /// The clocks of a session's transaction.
     pub(crate) fn of(session: &Session) -> Clocks {
         Clocks::new(&session.settings, session.now_ns())
+    }
+
+    /// Appends the binary format of a value of a result that is given as its text.
+    ///
+    /// # Errors
+    /// 0A000 for a type without binary format.
+    pub(crate) fn binary_of_text(&self, text: &str, oid: u32, out: &mut Vec<u8>) -> Result<()> {
+        match &self.facts {
+            Some(facts) => binary_of_text(text, oid, facts, out),
+            None => binary_of_text(text, oid, &compiled::Zone::session(self), out),
+        }
     }
 
     /// Seconds east of UTC at a UTC time in seconds since 1970.

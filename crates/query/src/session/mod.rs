@@ -38,7 +38,9 @@ use self::block::{Block, TxnStatus};
 use self::context::{Pending, StatementContext};
 use self::cursors::Cursors;
 use self::database::Database;
+use self::facts::facts;
 use self::modes::Modes;
+use crate::encode::TextReader;
 use crate::settings::{Settings, Timeouts};
 use crate::statement::Statement;
 use crate::threads::StopFlag;
@@ -302,6 +304,11 @@ impl Session {
     #[must_use]
     pub fn time_zone(&self) -> Arc<str> {
         self.settings.time_zone()
+    }
+
+    /// Reads texts of results of this session.
+    pub fn text_reader(&mut self) -> TextReader {
+        TextReader::new(facts(&self.context()))
     }
 
     /// Sets a start-up parameter.

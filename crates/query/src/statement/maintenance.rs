@@ -23,8 +23,8 @@ pub(crate) enum Maintenance {
     Cluster { tables: Vec<Name> },
     /// REINDEX: indexes are always in order.
     Reindex { kind: ReindexKind, name: Name, concurrently: bool },
-    /// LOCK TABLE.
-    Lock { tables: Vec<Name>, mode: LockMode, nowait: bool },
+    /// LOCK TABLE. `tables`: names, and whether with ONLY.
+    Lock { tables: Vec<(Name, bool)>, mode: LockMode, nowait: bool },
 }
 
 /// Lock strength of LOCK TABLE: PostgreSQL's eight modes are mapped to three.
@@ -88,7 +88,7 @@ impl Maintenance {
             }
             Statement::Cluster(cluster) => Maintenance::Cluster { tables: cluster.table.iter().cloned().collect() },
             Statement::Lock(lock) => Maintenance::Lock {
-                tables: lock.tables.iter().map(|(table, _)| table.clone()).collect(),
+                tables: lock.tables.clone(),
                 mode: match lock.mode {
                     Mode::AccessShare => LockMode::AccessShare,
                     Mode::RowShare | Mode::RowExclusive => LockMode::Shared,
@@ -148,7 +148,7 @@ mod tests {
             let Command::Maintenance(Maintenance::Lock { tables, mode, nowait }) = &parsed[0].0.command else {
                 panic!("{sql}")
             };
-            let found: Vec<String> = tables.iter().map(ToString::to_string).collect();
+            let found: Vec<String> = tables.iter().map(|(name, _)| name.to_string()).collect();
             assert_eq!((found.join(",").as_str(), (*mode, *nowait)), (names, expected), "{sql}");
         }
         for sql in

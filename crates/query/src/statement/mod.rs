@@ -59,7 +59,7 @@ pub(crate) struct Parsed {
 pub(crate) enum Purpose {
     /// To the client, in the styles of the session.
     Shown,
-    /// Into a `rows` table.
+    /// Into a `rows` table, or to the client in binary format: the server reads texts again that stand for values.
     Rows,
     /// Into a `columns` table, whose times have nanoseconds.
     Columns,

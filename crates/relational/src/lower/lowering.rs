@@ -15,6 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use scalar::{Expr, ExprKind, Place, Session};
 
 use crate::errors::OrError;
+use crate::evaluation::evaluate::Evaluate;
 use crate::evaluation::keys::{Outer, OuterRow};
 use crate::functions::with_nodes;
 use crate::lower::Environment;
@@ -120,7 +121,13 @@ impl<'a> Lowering<'a> {
         }
         let of = |kind, ty| Expr { kind, ty, typmod: output.typmod, at: Place::default() };
         let value = of(ExprKind::Column(output.column), output.ty);
-        let (text, _) = self.expr(&of(ExprKind::ViaText(Box::new(value)), TypeId::TEXT), schema)?;
+        let text = of(ExprKind::ViaText(Box::new(value)), TypeId::TEXT);
+        if self.env.has_plain_texts() {
+            let (mut program, arguments) = self.program(&text, schema)?;
+            program.session = Arc::new(program.session.with_plain_styles());
+            return Ok((Evaluate::call(program, arguments), TypeId::TEXT, -1));
+        }
+        let (text, _) = self.expr(&text, schema)?;
         Ok((text, TypeId::TEXT, -1))
     }
 

@@ -36,6 +36,11 @@ pub trait Environment: Send + Sync {
     /// Whether result columns of a type with an Arrow type of its own are texts nevertheless.
     fn is_text(&self, ty: TypeId) -> bool;
 
+    /// Whether texts that stand for values without an Arrow type are in ISO styles, because the server reads them again.
+    fn has_plain_texts(&self) -> bool {
+        false
+    }
+
     /// Facts of the session and the transaction.
     fn session(&self) -> Arc<scalar::Session>;
 }

@@ -12,15 +12,13 @@ use super::Txn;
 use crate::record::Version;
 use crate::table::{RecordId, RowTable};
 
-/// Modes of deferrable constraints.
-#[derive(Default)]
-pub(super) struct ConstraintModes {
+/// Modes of deferrable constraints; the default are their initial modes.
+#[derive(Clone, Debug, Default)]
+pub struct ConstraintModes {
     /// SET CONSTRAINTS ALL; `None` for the initial modes.
     all: Option<bool>,
     /// Constraints set by name, newest last: table, name, whether deferred.
     named: Vec<(TableId, String, bool)>,
-    /// Whether a statement left a check to the end.
-    postponed: bool,
 }
 
 /// The rows of a record before and after a transaction; `None` where there is none.
@@ -47,15 +45,35 @@ impl Txn {
         own.or(*all).unwrap_or(initially)
     }
 
-    /// Notes that a statement left a check to the end.
-    pub fn postpone(&mut self) {
-        self.constraints.postponed = true;
+    /// The modes of constraints, for a savepoint.
+    #[must_use]
+    pub fn constraint_modes(&self) -> ConstraintModes {
+        self.constraints.clone()
+    }
+
+    /// Restores the modes of a savepoint. Checks that were left to the end since the savepoint remain noted.
+    pub fn restore_constraint_modes(&mut self, modes: ConstraintModes) {
+        self.constraints = modes;
+    }
+
+    /// Notes that a statement left the check of a changed row of this table to the end.
+    pub fn postpone(&mut self, table: TableId) {
+        if !self.postponed.contains(&table) {
+            self.postponed.push(table);
+        }
     }
 
     /// Whether a check was left to the end.
     #[must_use]
     pub fn has_postponed(&self) -> bool {
-        self.constraints.postponed
+        !self.postponed.is_empty()
+    }
+
+    /// Whether the check of a changed row of this table may have been left to the end.
+    #[must_use]
+    pub fn has_postponed_of(&self, table: TableId) -> bool {
+        let is_changed = || self.writes.iter().any(|write| self.tables.get(write.table).id() == table);
+        self.postponed.contains(&table) && is_changed()
     }
 
     /// Records that the transaction changed, by the tables that its commit puts in force.

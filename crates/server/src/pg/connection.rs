@@ -11,6 +11,7 @@ use ::pg::{Form, Type};
 use arrow_array::RecordBatch;
 use bytes::BytesMut;
 use model::{Error, Result, SqlState};
+use query::encode::TextReader;
 use query::{
     Arguments, Batches, Begun, Chunks, Executed, Messages, Outcome, OutputColumn, PlanCache, Prepared, Session,
     Statement, TxnStatus, computing,
@@ -18,7 +19,7 @@ use query::{
 
 use super::cancel::Registration;
 use super::extended::ExtendedState;
-use super::rows::Encoder;
+use super::rows::{Encoder, has_texts};
 use super::statement_watchdog::{Fault, StopSignals, Watchdog, expired};
 use super::wire::{Lost, Wire};
 use super::zone::Zone;
@@ -457,9 +458,11 @@ impl<'a> Connection<'a> {
         before: usize,
     ) -> Result<()> {
         let zone = self.zone();
+        let columns = prepared.columns().unwrap_or_default();
+        let texts = self.text_reader(columns, forms);
         let mut rows = 0;
         for batch in batches {
-            let written = Encoder::new(batch, prepared.columns().unwrap_or_default(), forms, &zone)
+            let written = Encoder::new(batch, columns, forms, &zone, &texts)
                 .and_then(|mut encoder| encoder.write_all(&mut self.wire.output));
             rows += written.inspect_err(|_| self.wire.output.truncate(before))?;
         }
@@ -578,6 +581,7 @@ impl<'a> Connection<'a> {
     /// Sends at most `rows_max` rows of a result.
     pub(super) async fn send_rows(&mut self, running: &mut Running, rows_max: u64) -> Result<Sent, Fault> {
         let zone = self.zone();
+        let texts = self.text_reader(&running.columns, &running.forms);
         let mut sent = Sent { rows: 0, all: false };
         while sent.rows < rows_max {
             let Some(encoder) = &mut running.encoder else {
@@ -585,7 +589,7 @@ impl<'a> Connection<'a> {
                     sent.all = true;
                     break;
                 };
-                running.encoder = Some(Encoder::new(&batch?, &running.columns, &running.forms, &zone)?);
+                running.encoder = Some(Encoder::new(&batch?, &running.columns, &running.forms, &zone, &texts)?);
                 continue;
             };
             let before = self.wire.output.len();
@@ -674,6 +678,12 @@ impl<'a> Connection<'a> {
     /// Cancellation guard for a statement that starts now.
     pub(super) fn watchdog(&self) -> Watchdog {
         Watchdog::new(&self.stops, self.session.timeouts().statement)
+    }
+
+    /// Reads the texts of a result that stand for values in binary format.
+    fn text_reader(&mut self, columns: &[OutputColumn], forms: &[Form]) -> TextReader {
+        let is_read = |(column, form): (&OutputColumn, &Form)| *form == Form::Binary && has_texts(column.oid);
+        if columns.iter().zip(forms).any(is_read) { self.session.text_reader() } else { TextReader::default() }
     }
 
     /// The session's time zone.

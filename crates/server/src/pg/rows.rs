@@ -30,6 +30,7 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use model::{Error, Result, SqlState};
 use query::OutputColumn;
+use query::encode::TextReader;
 
 use super::zone::Zone;
 
@@ -53,6 +54,20 @@ impl Column {
             Form::Binary => binary_writer(array, oid, zone)?,
         };
         Ok(Column { nulls: array.logical_nulls(), write })
+    }
+
+    /// The binary format of values that are given as texts.
+    fn binary_of_texts(array: &ArrayRef, oid: Oid, texts: &TextReader) -> Column {
+        let (nulls, array, texts) = (array.logical_nulls(), array.as_string::<i32>().clone(), texts.clone());
+        let write = move |out: &mut Vec<u8>, row: usize| {
+            // The text is one that the type's output made; a type without binary format is sent as text.
+            let before = out.len();
+            if texts.binary(array.value(row), oid, out).is_err() {
+                out.truncate(before);
+                out.extend_from_slice(array.value(row).as_bytes());
+            }
+        };
+        Column { nulls, write: Box::new(write) }
     }
 
     /// Pads the values with blanks to a number of characters.
@@ -81,11 +96,17 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// `forms`: format of each column.
+    /// `forms`: format of each column. `texts` reads columns with [`has_texts`].
     ///
     /// # Errors
     /// 0A000 if a column has no binary format; XX000 (a bug) if the batch does not match `columns`.
-    pub(super) fn new(batch: &RecordBatch, columns: &[OutputColumn], forms: &[Form], zone: &Zone) -> Result<Encoder> {
+    pub(super) fn new(
+        batch: &RecordBatch,
+        columns: &[OutputColumn],
+        forms: &[Form],
+        zone: &Zone,
+        texts: &TextReader,
+    ) -> Result<Encoder> {
         if batch.num_columns() != columns.len() || forms.len() != columns.len() {
             return Err(Error::bug(format!(
                 "a batch of {} columns for a result of {} with {} forms",
@@ -95,6 +116,9 @@ impl Encoder {
             )));
         }
         let column = |((array, column), form): ((&ArrayRef, &OutputColumn), &Form)| {
+            if *form == Form::Binary && *array.data_type() == DataType::Utf8 && has_texts(column.oid) {
+                return Ok(Column::binary_of_texts(array, column.oid, texts));
+            }
             let found = Column::new(array, column.oid, *form, zone)
                 .map_err(|error| error.context(format!("column \"{}\"", column.name)))?;
             Ok(match model::Type::from_oid(column.oid, column.typmod) {
@@ -173,7 +197,8 @@ impl TextCells {
     /// XX000 (a bug) if the batch does not match `columns`.
     pub(crate) fn new(batch: &RecordBatch, columns: &[OutputColumn]) -> Result<TextCells> {
         let forms = vec![Form::Text; columns.len()];
-        Encoder::new(batch, columns, &forms, &Zone::utc()).map(|encoder| TextCells { columns: encoder.columns })
+        Encoder::new(batch, columns, &forms, &Zone::utc(), &TextReader::default())
+            .map(|encoder| TextCells { columns: encoder.columns })
     }
 
     /// Appends a cell; false, without appending, for NULL.
@@ -484,22 +509,16 @@ fn dictionary_writer(array: &ArrayRef, writer: impl FnOnce(&ArrayRef) -> Result<
     })
 }
 
+/// Whether texts may stand for the values of a type in a batch.
+pub(super) fn has_texts(ty: Oid) -> bool {
+    ty == oid::BYTEA || query::encode::has_text_transport(ty) || query::encode::is_named_oid(ty)
+}
+
 fn binary_writer(array: &ArrayRef, ty: Oid, zone: &Zone) -> Result<Write> {
     if let DataType::Dictionary(_, _) = array.data_type() {
         return dictionary_writer(array, |values| binary_writer(values, ty, zone));
     }
     let writer = match ty {
-        _ if *array.data_type() == DataType::Utf8 && (ty == oid::BYTEA || query::encode::has_text_transport(ty)) => {
-            let array = array.as_string::<i32>().clone();
-            Some(Box::new(move |out: &mut Vec<u8>, row: usize| {
-                // The text is one that the type's output made; a type without binary format is sent as text.
-                let before = out.len();
-                if query::encode::binary_of_text(array.value(row), ty, out).is_err() {
-                    out.truncate(before);
-                    out.extend_from_slice(array.value(row).as_bytes());
-                }
-            }) as Write)
-        }
         _ if *array.data_type() == DataType::Null => Some(Box::new(|_: &mut Vec<u8>, _: usize| ()) as Write),
         oid::CHAR if *array.data_type() == DataType::Utf8 => {
             Some(slices!(array, as_string::<i32>, |out, v| out.push(char_byte(v))))

@@ -23,7 +23,7 @@ fn column(oid: Oid) -> OutputColumn {
 /// Values of a column as sent; `None` is NULL.
 fn sent(array: ArrayRef, oid: Oid, form: Form, zone: &str) -> Result<Vec<Option<Vec<u8>>>> {
     let zone = Zone::named(zone).unwrap();
-    let mut encoder = Encoder::new(&batch(array), &[column(oid)], &[form], &zone)?;
+    let mut encoder = Encoder::new(&batch(array), &[column(oid)], &[form], &zone, &TextReader::default())?;
     let mut out = Vec::new();
     encoder.write(&mut out, u64::MAX)?;
     assert!(encoder.is_done());
@@ -127,7 +127,8 @@ fn chars_have_their_length_or_are_a_byte() {
     let array = Arc::new(StringArray::from(vec![Some("ab"), Some("äöü"), None, Some("longer")])) as ArrayRef;
     for form in [Form::Text, Form::Binary] {
         let (columns, zone) = ([four.clone()], Zone::utc());
-        let mut encoder = Encoder::new(&batch(Arc::clone(&array)), &columns, &[form], &zone).unwrap();
+        let mut encoder =
+            Encoder::new(&batch(Arc::clone(&array)), &columns, &[form], &zone, &TextReader::default()).unwrap();
         let mut out = Vec::new();
         encoder.write_all(&mut out).unwrap();
         for expected in ["\x00\x00\x00\x04ab  ", "\x00\x00\x00\x07äöü ", "\x00\x00\x00\x06longer"] {
@@ -174,7 +175,9 @@ fn a_type_without_binary_format_is_refused_by_name() {
 #[test]
 fn a_batch_is_written_in_pieces_by_limit_and_by_size() {
     let array = Arc::new(Int64Array::from_iter_values(0..20_000)) as ArrayRef;
-    let mut encoder = Encoder::new(&batch(array), &[column(oid::INT8)], &[Form::Binary], &Zone::utc()).unwrap();
+    let mut encoder =
+        Encoder::new(&batch(array), &[column(oid::INT8)], &[Form::Binary], &Zone::utc(), &TextReader::default())
+            .unwrap();
     let mut out = Vec::new();
     assert_eq!(encoder.write(&mut out, 10).unwrap(), 10);
     assert_eq!(out.len(), 10 * 19);
@@ -190,6 +193,6 @@ fn a_batch_is_written_in_pieces_by_limit_and_by_size() {
 #[test]
 fn a_batch_with_unexpected_columns_is_a_bug_error_and_not_a_panic() {
     let array = Arc::new(Int64Array::from(vec![1])) as ArrayRef;
-    let error = Encoder::new(&batch(array), &[], &[], &Zone::utc()).err().unwrap();
+    let error = Encoder::new(&batch(array), &[], &[], &Zone::utc(), &TextReader::default()).err().unwrap();
     assert_eq!(error.state(), SqlState::INTERNAL_ERROR);
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use futures::SinkExt;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{Format, FromSql, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{IsolationLevel, NoTls};
 
 use crate::server::{Server, folder};
@@ -243,6 +243,70 @@ async fn prepared_statements(client: &mut tokio_postgres::Client) {
     }
     assert_eq!(pieces, [4, 4, 2]);
     transaction.rollback().await.unwrap();
+}
+
+/// A parameter in text format.
+#[derive(Debug)]
+struct Written(&'static str);
+
+impl ToSql for Written {
+    fn to_sql(&self, _: &Type, out: &mut bytes::BytesMut) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        out.extend_from_slice(self.0.as_bytes());
+        Ok(IsNull::No)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    fn encode_format(&self, _: &Type) -> Format {
+        Format::Text
+    }
+
+    to_sql_checked!();
+}
+
+/// The binary format of a value.
+#[derive(Debug, PartialEq)]
+struct Raw(Vec<u8>);
+
+impl<'a> FromSql<'a> for Raw {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Raw, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Raw(raw.to_vec()))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn tokio_postgres_binds_names_of_objects_and_texts_in_the_styles_of_the_session() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let (mut client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute("CREATE TABLE t (r regclass, d date[], o oid)").await.unwrap();
+    let number: u32 = client.query_one("SELECT 't'::regclass::oid", &[]).await.unwrap().get(0);
+    let cast = client.query_one("SELECT $1::regclass::oid", &[&Written("t")]).await.unwrap();
+    assert_eq!(cast.get::<_, u32>(0), number);
+    client.batch_execute("SET datestyle = 'SQL, DMY'; SET timezone = 'Europe/Berlin'").await.unwrap();
+    let insert = "INSERT INTO t VALUES ($1, $2, $3) RETURNING r, d, o";
+    let row = client.query_one(insert, &[&Written("t"), &Written("{02/03/2024}"), &7_u32]).await.unwrap();
+    assert_eq!(row.get::<_, Raw>(0), Raw(number.to_be_bytes().to_vec()));
+    // Days since 2000 of 2024-03-02.
+    assert!(row.get::<_, Raw>(1).0.ends_with(&8_827_i32.to_be_bytes()));
+    assert_eq!(row.get::<_, u32>(2), 7);
+    let transaction = client.transaction().await.unwrap();
+    let query = "SELECT d, r, lower($2::tstzrange) FROM t WHERE o = $1";
+    let portal = transaction.bind(query, &[&7_u32, &Written("[2024-01-01 00:00,)")]).await.unwrap();
+    let rows = transaction.query_portal(&portal, 1).await.unwrap();
+    assert!(rows[0].get::<_, Raw>(0).0.ends_with(&8_827_i32.to_be_bytes()));
+    assert_eq!(rows[0].get::<_, Raw>(1), Raw(number.to_be_bytes().to_vec()));
+    let midnight = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_704_063_600);
+    assert_eq!(rows[0].get::<_, std::time::SystemTime>(2), midnight);
+    transaction.rollback().await.unwrap();
+    server.stop();
 }
 
 async fn isolation(client: &mut tokio_postgres::Client, url: &str) {

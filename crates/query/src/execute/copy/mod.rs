@@ -140,7 +140,10 @@ async fn out(session: &mut Session, statement: &Statement, copy: &CopyStatement)
         return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text).with_hint(hint));
     }
     let inner = match &copy.source {
-        Source::Query(query) => statement.within(Command::Query(query.clone()), Purpose::Shown),
+        Source::Query(query) => {
+            let purpose = if copy.options.format == Format::Binary { Purpose::Rows } else { Purpose::Shown };
+            statement.within(Command::Query(query.clone()), purpose)
+        }
         Source::Table(name, columns) if is_file => {
             select(session, name, columns).map_err(|error| locate(error, &statement.0))?
         }

@@ -3,16 +3,17 @@
 
 use std::sync::Arc;
 
-use ::rows::{Access, Entered, RecordId, RowTable};
+use ::rows::{Access, Entered, IndexData, RecordId, RowTable};
 use compiled::{Change, Definition, Notice, Object, Work};
 use engine::{Altered, Event, RowData, SequenceState, Snapshot};
 use model::{
-    Datum, Error, Result, RowForeignKey, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState, TableId,
-    TableName, ViewRef,
+    Datum, Deferral, Error, Result, RowForeignKey, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState,
+    TableId, TableName, ViewRef,
 };
 use parser::ast::{DropBehavior, Name, ObjectKind, ObjectName, Persistence, Statement, Truncate};
 
 use crate::errors::locate;
+use crate::execute::comment;
 use crate::result::Outcome;
 use crate::session::Session;
 use crate::session::block::TxnStatus;
@@ -187,6 +188,9 @@ async fn carried_out(session: &mut Session, parsed: &Parsed, statement: &Stateme
         let clocks = Clocks::with_facts(session, &context);
         let definition = planned(session, statement, &clocks).map_err(|error| locate(error, parsed))?;
         let Some(definition) = definition else { return Ok(None) };
+        if !matches!(statement, Statement::Rename(_) | Statement::AlterSchema(_)) {
+            check_postponed(session, &definition).map_err(|error| locate(error, parsed))?;
+        }
         let savepoint = session.writer()?.savepoint();
         let waits = carry_out(session, &definition, &clocks);
         match waits {
@@ -203,6 +207,45 @@ async fn carried_out(session: &mut Session, parsed: &Parsed, statement: &Stateme
             Some(event) => crate::session::database::wait(&event, session.settings.lock_timeout()).await?,
         }
     }
+}
+
+/// Refuses to change or drop tables with rows that are still to be checked: the change may rewrite the rows or end the
+/// constraint.
+///
+/// # Errors
+/// 55006.
+fn check_postponed(session: &mut Session, definition: &Definition) -> Result<()> {
+    for change in &definition.changes {
+        let id = match change {
+            Change::Alter { next, .. } => next.id,
+            Change::Drop(id) => *id,
+            _ => continue,
+        };
+        refuse_postponed(session, id, definition.tag)?;
+    }
+    Ok(())
+}
+
+/// Error 55006 for a table with a changed row that a deferred constraint is still to check.
+fn refuse_postponed(session: &mut Session, id: TableId, tag: &str) -> Result<()> {
+    let Some(txn) = session.block.as_mut().and_then(|block| block.txn.as_mut()) else { return Ok(()) };
+    if txn.is_empty() || !txn.rows().has_postponed_of(id) {
+        return Ok(());
+    }
+    let snapshot = session.newest();
+    let txn = session.rows_txn()?;
+    let is_pending = |table: &RowSchemaRef, key: &RowForeignKey| {
+        (table.id == id || key.table == id)
+            && key.deferral != Deferral::Never
+            && txn.is_deferred(table.id, &key.name, key.deferral == Deferral::Deferred)
+    };
+    let mut tables = snapshot.catalog().row_tables();
+    if !tables.any(|table| table.foreign_keys.iter().any(|key| is_pending(table, key))) {
+        return Ok(());
+    }
+    let name = snapshot.catalog().row_table_by_id(id).map_or("", |table| table.name.table.as_str());
+    let text = format!("cannot {tag} \"{name}\" because it has pending trigger events");
+    Err(Error::new(SqlState("55006"), text))
 }
 
 /// Runs TRUNCATE, if the tables it names are `rows` tables.
@@ -237,6 +280,7 @@ async fn truncated(session: &mut Session, parsed: &Parsed, truncate: &Truncate) 
                 parsed,
             ));
         }
+        refuse_postponed(session, table.id(), "TRUNCATE").map_err(|error| locate(error, parsed))?;
         loop {
             let mut next = (*session.newest().row_table_by_id(table.id())?.schema).clone();
             next.version += 1;
@@ -405,7 +449,10 @@ impl compiled::Catalog for Relations<'_> {
 fn carry_out(session: &mut Session, definition: &Definition, clocks: &Clocks) -> Result<Option<Event>> {
     for change in &definition.changes {
         let waits = match change {
-            Change::Create(schema) => session.writer()?.create_row_table(schema.clone()).map(|_| None)?,
+            Change::Create(schema) => match lock_referred(session, schema.id, &schema.foreign_keys)? {
+                Some(event) => Some(event),
+                None => session.writer()?.create_row_table(schema.clone()).map(|_| None)?,
+            },
             Change::Alter { next, work } => alter(session, next, work, clocks)?,
             Change::Drop(id) => match session.writer()?.drop_row_table(*id)? {
                 Altered::Done(()) => None,
@@ -445,6 +492,7 @@ fn alter_sequence(session: &mut Session, next: &SequenceSpec, restart: Option<i6
 }
 
 fn alter(session: &mut Session, next: &RowSchema, work: &[Work], clocks: &Clocks) -> Result<Option<Event>> {
+    let before = Arc::clone(&session.newest().row_table_by_id(next.id)?.schema);
     let rewritten = match work.iter().find(|one| matches!(one, Work::Rewrite(_))) {
         Some(Work::Rewrite(rewrite)) => match rewritten(session, next.id, rewrite, work, clocks)? {
             Ok(rows) => Some(rows),
@@ -458,6 +506,7 @@ fn alter(session: &mut Session, next: &RowSchema, work: &[Work], clocks: &Clocks
         Altered::Done(table) => table,
         Altered::Wait(event) => return Ok(Some(event)),
     };
+    comment::keep(session, &before, next)?;
     for row in rewritten.into_iter().flatten() {
         let guard = crossbeam_epoch::pin();
         match session.writer()?.rows().insert(&table, row, &guard)? {
@@ -467,7 +516,23 @@ fn alter(session: &mut Session, next: &RowSchema, work: &[Work], clocks: &Clocks
         }
     }
     for one in work.iter().filter(|one| !(is_rewritten && matches!(one, Work::Partition(_)))) {
+        if let Work::ForeignKey(key) = one
+            && let Some(event) = lock_referred(session, next.id, std::slice::from_ref(key))?
+        {
+            return Ok(Some(event));
+        }
         check(session, &table, one, clocks)?;
+    }
+    Ok(None)
+}
+
+/// Locks the tables that new foreign keys of a table reference until the end of the transaction: writers that do not know the
+/// keys would remove referenced rows.
+fn lock_referred(session: &mut Session, own: TableId, keys: &[RowForeignKey]) -> Result<Option<Event>> {
+    for key in keys.iter().filter(|key| key.table != own) {
+        if let Altered::Wait(event) = session.writer()?.lock_row_table(key.table)? {
+            return Ok(Some(event));
+        }
     }
     Ok(None)
 }
@@ -561,15 +626,21 @@ fn has_referred(
     }
     let primary = referred.primary.iter().map(|index| (None, index));
     let secondary = referred.secondary.iter().enumerate().map(|(at, index)| (Some(at), index));
-    let Some((at, index)) = primary
-        .chain(secondary)
-        .find(|(_, index)| index.def().predicate.is_none() && index.def().columns == key.referred)
-    else {
+    let is_referred = |index: &IndexData| {
+        let def = index.def();
+        let is_over = def.columns.len() == key.referred.len() && def.columns.iter().all(|at| key.referred.contains(at));
+        def.unique && def.predicate.is_none() && is_over
+    };
+    let Some((at, index)) = primary.chain(secondary).find(|(_, index)| is_referred(index)) else {
         return Err(Error::bug("a foreign key without an index that it refers to"));
     };
     let mut bytes = Vec::new();
-    for ((value, column), to) in values.into_iter().zip(index.keys()).zip(&key.referred) {
-        let value = ::rows::coerce(referred.schema.columns[*to].ty, value)?;
+    // The index may have its columns in another order than the key.
+    for (to, column) in index.def().columns.iter().zip(index.keys()) {
+        let value = key.referred.iter().position(|referred| referred == to).and_then(|at| values.get(at));
+        let value = value.cloned().unwrap_or_default();
+        // A value out of range for the referenced column is in none of its rows.
+        let Ok(value) = ::rows::coerce(referred.schema.columns[*to].ty, value) else { return Ok(false) };
         ::rows::key::push(&mut bytes, column, &value)?;
     }
     txn.has_key(referred, at, &bytes, guard)

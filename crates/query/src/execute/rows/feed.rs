@@ -88,8 +88,7 @@ async fn put(
     rows: &mut Rows<'_>,
 ) -> Result<(u64, Vec<(RecordId, Box<[u8]>)>)> {
     loop {
-        let mut offset = |seconds| clocks.offset_at(seconds);
-        let mut take = |row: &[model::Datum<'_>]| rows.take(row, types, &mut offset);
+        let mut take = |row: &[model::Datum<'_>]| rows.take(row, types, clocks);
         let is_in = |loaded: &std::result::Result<Loaded, _>| matches!(loaded, Ok(Loaded::All { .. }));
         let loaded = within(session, clocks, is_in, |txn, given, guard| load.run(txn, read, given, guard, &mut take))?;
         match loaded.map_err(|refused| refused.error)? {
@@ -131,7 +130,7 @@ impl Source {
         until_durable(session, fed.context.reads.snapshot.lsn()).await?;
         let ready = ready_of(session, &fed.context, &fed.source.0, &fed.query, values).await?;
         let encoder = Encoder::new(&ready.columns, &session.settings.time_zone())?;
-        // Arrow has no type for values that come as texts; the load reads these by the session's settings.
+        // Arrow has no type for values that come as texts, in styles that every session reads alike.
         let form = |column: &OutputColumn| if has_text_transport(column.oid) { Form::Text } else { Form::Binary };
         let forms = ready.columns.iter().map(form).collect();
         let batches = ready.stream(Arc::clone(&fed.source.0))?;

@@ -19,5 +19,5 @@ pub(crate) use define::{define, new_relation, parts};
 pub(crate) use feed::feed;
 pub(crate) use load::Loading;
 pub(crate) use lock::lock_tables;
-pub(crate) use run::{Begun, Unfinished, begin, carried, evaluated, execute, finish, until_durable};
+pub(crate) use run::{Argument, Begun, Unfinished, begin, carried, evaluated, execute, finish, until_durable};
 pub(crate) use unload::{unload, unload_query};

@@ -70,7 +70,7 @@ pub(super) async fn start(
     plan.compiled.tables_read().for_each(|table| view.note_table(table));
     let reader = Reader {
         view,
-        clocks: match plan.compiled.needs_facts() {
+        clocks: match plan.needs_facts() {
             true => Clocks::with_facts(session, &context),
             false => Clocks::of(session),
         },
@@ -158,8 +158,7 @@ impl Maker for ChunkMaker {
     }
 
     fn row(&mut self, row: &[Datum<'_>]) -> Result<Option<Chunk>> {
-        let mut offset = |seconds| self.clocks.offset_at(seconds);
-        write_row(&mut self.chunk.bytes, row, &self.types, &self.forms, &mut offset)?;
+        write_row(&mut self.chunk.bytes, row, &self.types, &self.forms, &self.clocks)?;
         self.chunk.rows += 1;
         Ok((self.chunk.bytes.len() >= CHUNK_BYTES).then(|| self.take()))
     }
@@ -286,7 +285,7 @@ impl Reader {
     fn part(&mut self, take: &mut dyn FnMut(&[Datum<'_>]) -> Result<ControlFlow<()>>) -> Result<()> {
         let plan = plan_of(&self.prepared, self.fresh.as_deref())?;
         let arena = Bump::new();
-        let params = self.arguments.get().datums(plan.compiled.params(), &arena)?;
+        let params = self.arguments.get().datums(plan.compiled.params(), &arena, &self.clocks)?;
         let memory = Memory::new(&self.database);
         let check = |bytes| if self.unwanted.load(Ordering::Relaxed) { Err(canceled()) } else { memory.hold(bytes) };
         let numbers = Random(&self.context);

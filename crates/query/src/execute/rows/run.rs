@@ -8,6 +8,7 @@ use ::rows::{Access, Entered};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema, SchemaRef};
 use bumpalo::Bump;
+use catalog::{CastContext, TypeId};
 use compiled::Ran;
 use crossbeam_epoch::Guard;
 use engine::{Durability, Event, SequenceState};
@@ -21,7 +22,6 @@ use relational::types::{OutputColumn, Value};
 use relational::{RESULT_BYTES, Reserved};
 
 use super::reading;
-use crate::encode::binary_of_text;
 use crate::errors::locate;
 use crate::plan::rows::{ResultType, RowsPlan, Verb};
 use crate::plan::{Plan, Prepared};
@@ -161,7 +161,7 @@ fn run(
         Some(Messages { out, forms }) => Rows::Messages { start: out.len(), messages: Messages { out, forms } },
         None => Rows::batches(plan.columns.as_deref(), &plan.types, &session.settings.time_zone()),
     };
-    let clocks = match plan.compiled.needs_facts() {
+    let clocks = match plan.needs_facts() {
         true => {
             let context = if plan.names_tables() { session.context_of_newest() } else { session.context() };
             Clocks::with_facts(session, &context)
@@ -269,31 +269,61 @@ pub(crate) fn planned_anew(session: &mut Session, prepared: &Prepared, old: &Row
     }
 }
 
-/// Evaluates expressions without tables, and returns text values of the types with these OIDs.
+/// An argument of EXECUTE that is evaluated.
+pub(crate) struct Argument<'a> {
+    /// Number of the parameter, from 1.
+    pub(crate) number: usize,
+    pub(crate) expr: &'a Expr,
+    /// OID of the parameter's type.
+    pub(crate) ty: u32,
+}
+
+/// Evaluates expressions without tables, and returns the texts of their values as values of the parameters' types.
 ///
 /// # Errors
-/// Errors of binding and evaluation; 0A000 for what the row executor does not support.
-pub(crate) async fn evaluated(session: &mut Session, exprs: &[&Expr], types: &[u32]) -> Result<Vec<Value>> {
-    let cast = |(expr, oid): (&&Expr, &u32)| match Type::from_oid(*oid, -1) {
+/// 42804 for a type that cannot be assigned to that of the parameter; errors of binding and evaluation; 0A000 for what the
+/// row executor does not support.
+pub(crate) async fn evaluated(session: &mut Session, arguments: &[Argument<'_>]) -> Result<Vec<Value>> {
+    let alone = session.block.is_none();
+    session.begin_implicit();
+    let plain = arguments.iter().map(|argument| format!("({})", argument.expr)).collect();
+    let own = selected(session, plain)?;
+    for (argument, column) in arguments.iter().zip(own.columns().unwrap_or_default()) {
+        check_assigned(argument, column.oid)?;
+    }
+    let cast = |Argument { expr, ty, .. }: &Argument<'_>| match Type::from_oid(*ty, -1) {
         Some(Type::Char(_)) | None => format!("CAST(({expr}) AS text)"),
         Some(ty) => format!("CAST(CAST(({expr}) AS {ty}) AS text)"),
     };
-    let list: Vec<String> = exprs.iter().zip(types).map(cast).collect();
-    let parsed = crate::statement::parse(&format!("SELECT {}", list.join(", ")))?;
-    let parsed = parsed.into_iter().next().ok_or_else(|| Error::bug("no query"))?.without_place();
-    let alone = session.block.is_none();
-    session.begin_implicit();
-    let prepared = session.plan_statement(&parsed, &[])?;
+    let prepared = selected(session, arguments.iter().map(cast).collect())?;
     let Plan::Rows(plan) = &prepared.0.plan else {
         return Err(Error::unsupported("EXECUTE takes constants and expressions over no table as arguments"));
     };
-    let (mut out, forms) = (Vec::new(), vec![Form::Text; exprs.len()]);
+    let (mut out, forms) = (Vec::new(), vec![Form::Text; arguments.len()]);
     let messages = Messages { out: &mut out, forms: &forms };
     execute(session, &prepared, plan, Arguments::Values(&[]), Some(messages)).await?;
     if alone {
         session.end_implicit().await?;
     }
     texts_of(&out)
+}
+
+/// The plan of a query of these expressions.
+fn selected(session: &mut Session, list: Vec<String>) -> Result<Prepared> {
+    let parsed = crate::statement::parse(&format!("SELECT {}", list.join(", ")))?;
+    let parsed = parsed.into_iter().next().ok_or_else(|| Error::bug("no query"))?.without_place();
+    session.plan_statement(&parsed, &[])
+}
+
+/// Checks that a value of type `from` can be assigned to the parameter.
+fn check_assigned(argument: &Argument<'_>, from: u32) -> Result<()> {
+    let (catalog, from, to) = (catalog::builtin(), TypeId(from), TypeId(argument.ty));
+    if from == to || from == TypeId::UNKNOWN || catalog.cast(from, to, CastContext::Assignment).is_some() {
+        return Ok(());
+    }
+    let (from, to) = (catalog.type_name(from), catalog.type_name(to));
+    let text = format!("parameter ${} of type {from} cannot be coerced to the expected type {to}", argument.number);
+    Err(Error::new(SqlState::DATATYPE_MISMATCH, text).with_hint("You will need to rewrite or cast the expression."))
 }
 
 /// The values of a DataRow message.
@@ -355,10 +385,9 @@ fn attempt(
     effort: &Effort,
 ) -> Result<Ran> {
     let arena = Bump::new();
-    let params = arguments.datums(plan.compiled.params(), &arena)?;
-    let mut offset = |seconds| clocks.offset_at(seconds);
+    let params = arguments.datums(plan.compiled.params(), &arena, clocks)?;
     let mut take = |row: &[Datum<'_>]| {
-        rows.take(row, &plan.types, &mut offset)?;
+        rows.take(row, &plan.types, clocks)?;
         if effort.limited && rows.bytes() > LONG_BYTES { effort.give_up() } else { Ok(()) }
     };
     let is_done = |ran: &Result<Ran>| matches!(ran, Ok(Ran::Done { .. }));
@@ -493,14 +522,9 @@ impl Rows<'_> {
         Rows::Batches { batches: Vec::new(), bytes: 0, maker }
     }
 
-    pub(crate) fn take(
-        &mut self,
-        row: &[Datum<'_>],
-        types: &[ResultType],
-        offset: &mut dyn FnMut(i64) -> i32,
-    ) -> Result<()> {
+    pub(crate) fn take(&mut self, row: &[Datum<'_>], types: &[ResultType], clocks: &Clocks) -> Result<()> {
         match self {
-            Rows::Messages { messages, .. } => write_row(messages.out, row, types, messages.forms, offset)?,
+            Rows::Messages { messages, .. } => write_row(messages.out, row, types, messages.forms, clocks)?,
             Rows::Batches { batches, bytes, maker } => {
                 if let Some(batch) = maker.row(row)? {
                     *bytes += batch.get_array_memory_size();
@@ -538,17 +562,18 @@ pub(crate) fn write_row(
     row: &[Datum<'_>],
     types: &[ResultType],
     forms: &[Form],
-    offset: &mut dyn FnMut(i64) -> i32,
+    clocks: &Clocks,
 ) -> Result<()> {
+    let mut offset = |seconds| clocks.offset_at(seconds);
     let mut out = data_row(out, row.len());
     let mut written = Ok(());
     for ((datum, ty), form) in row.iter().zip(types).zip(forms) {
         match (datum, ty.of_text) {
             (Datum::Null, _) => out.null(),
             (Datum::Text(text), Some(oid)) if *form == Form::Binary => out.value(|out| {
-                written = std::mem::replace(&mut written, Ok(())).and_then(|()| binary_of_text(text, oid, out));
+                written = std::mem::replace(&mut written, Ok(())).and_then(|()| clocks.binary_of_text(text, oid, out));
             }),
-            (datum, _) => out.value(|out| pg::row_value::write(out, datum, ty.ty, *form, offset)),
+            (datum, _) => out.value(|out| pg::row_value::write(out, datum, ty.ty, *form, &mut offset)),
         }
     }
     out.finish();
