@@ -1,6 +1,6 @@
 //! Assignments to columns: SET, and the casts of values to the columns' types.
 
-use catalog::CastContext;
+use catalog::{CastContext, TypeId};
 use model::{Error, Result, SqlState};
 use parser::ast::{self, ExprKind as Ast, Ident, Pos, SetClause, Step};
 use scalar::{Expr, ExprKind, Place, Subscript};
@@ -107,6 +107,13 @@ impl Binder<'_> {
             return Err(error(SqlState::DATATYPE_MISMATCH, text, slot.at));
         }
         let at = if is_insert { Pos(0) } else { slot.at };
+        if column.ty == TypeId::NAME {
+            return Err(error(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "an assignment to a part of a name is not supported",
+                at,
+            ));
+        }
         let (subscripts, is_slice) = self.subscripts(scope, column.ty, slot.steps, at)?;
         let part = TableColumn { ty: self.subscripted_type(column.ty, is_slice), ..column.clone() };
         Ok(SlotValue { subscripts, value: Some(self.assigned_part(value, &part, slot.at)?) })

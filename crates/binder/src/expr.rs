@@ -423,7 +423,8 @@ impl Binder<'_> {
         at: Pos,
     ) -> Result<(Vec<Subscript>, bool)> {
         let is_json = of == TypeId::JSONB;
-        let is_vector = matches!(of, TypeId::INT2VECTOR | TypeId::OIDVECTOR);
+        // Types that PostgreSQL stores as arrays.
+        let is_vector = matches!(of, TypeId::INT2VECTOR | TypeId::OIDVECTOR | TypeId::NAME);
         if !is_json && !is_vector && !self.is_array(of) {
             let text = format!("cannot subscript type {} because it does not support subscripting", self.type_name(of));
             return Err(error(SqlState::DATATYPE_MISMATCH, text, at));
@@ -433,6 +434,10 @@ impl Binder<'_> {
         for step in steps {
             subscripts.push(match step {
                 Step::Index(index) => Subscript::Index(self.subscript(scope, index, is_json)?),
+                Step::Slice(..) if of == TypeId::NAME => {
+                    let text = "slices of fixed-length arrays not implemented";
+                    return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, at));
+                }
                 Step::Slice(low, high) => {
                     if is_json {
                         let text = "jsonb subscript does not support slices";

@@ -136,7 +136,14 @@ impl Binder<'_> {
         }
         self.columns = std::mem::take(&mut query.columns);
         let used = Some(used_columns(&query));
-        let mut expansion = Expansion { used, constants: FxHashMap::default(), locks: Vec::new(), target: Vec::new(), limits: 0, alone: Vec::new() };
+        let mut expansion = Expansion {
+            used,
+            constants: FxHashMap::default(),
+            locks: Vec::new(),
+            target: Vec::new(),
+            limits: 0,
+            alone: Vec::new(),
+        };
         self.expand(&mut query.root, &mut Vec::new(), &mut expansion)?;
         self.expand_parts(&mut query.subqueries, &mut query.ctes, &mut expansion)?;
         query.columns = std::mem::take(&mut self.columns);
@@ -186,7 +193,8 @@ impl Binder<'_> {
         match found {
             None => Ok(()),
             Some(name) => {
-                let text = format!("a change in WITH that reads \"{name}\" is not supported: it has partitions or children");
+                let text =
+                    format!("a change in WITH that reads \"{name}\" is not supported: it has partitions or children");
                 Err(Error::unsupported(text).with_hint("Read it in a query of WITH before."))
             }
         }
@@ -202,7 +210,14 @@ impl Binder<'_> {
         }
         self.columns = std::mem::take(&mut statement.columns);
         let used = Some(read_columns(&mut statement));
-        let mut expansion = Expansion { used, constants: FxHashMap::default(), locks: Vec::new(), target: Vec::new(), limits: 0, alone: Vec::new() };
+        let mut expansion = Expansion {
+            used,
+            constants: FxHashMap::default(),
+            locks: Vec::new(),
+            target: Vec::new(),
+            limits: 0,
+            alone: Vec::new(),
+        };
         self.expand_parts(&mut statement.subqueries, &mut statement.ctes, &mut expansion)?;
         let target = match &statement.change {
             Change::Update(update) => Some((Arc::clone(&update.table), update.old.clone())),
@@ -582,8 +597,12 @@ impl Binder<'_> {
             _ => {}
         }
         if lock.is_some() && expansion.limits > 0 {
-            let text = format!("row locks with LIMIT on several partitions or children of \"{}\" are not supported", table.name);
-            return Err(Error::unsupported(text).with_hint("name one of them, or select it by a condition on the partition key"));
+            let text = format!(
+                "row locks with LIMIT on several partitions or children of \"{}\" are not supported",
+                table.name
+            );
+            return Err(Error::unsupported(text)
+                .with_hint("name one of them, or select it by a condition on the partition key"));
         }
         let is_used = |column: &u32| expansion.used.as_ref().is_none_or(|used| used.contains(column));
         let mut outputs: Vec<u32> = columns.iter().copied().filter(is_used).collect();

@@ -102,8 +102,14 @@ fn table(id: u32, name: &str, columns: &[(&str, Type)], key: usize) -> Result<Ar
     let mut columns: Vec<RowColumn> = columns.iter().map(column).collect();
     columns[..key].iter_mut().for_each(|column| column.not_null = true);
     let columns_of_key = (0..key).collect();
-    let primary =
-        RowIndex { id, name: format!("{name}_pkey"), columns: columns_of_key, unique: true, constraint: true };
+    let primary = RowIndex {
+        id,
+        name: format!("{name}_pkey"),
+        columns: columns_of_key,
+        unique: true,
+        constraint: true,
+        ..RowIndex::default()
+    };
     let schema = RowSchema {
         id: TableId(id),
         name: TableName::public(name),

@@ -28,7 +28,7 @@ pub(crate) enum Rows {
     Select(Box<Select>),
     Values(Vec<Vec<Expr>>),
     Set(Box<Set>),
-    /// Those that a change in WITH returns: it runs before all queries.
+    /// The rows that a change in WITH returns: it runs before all queries.
     Changed,
 }
 

@@ -101,7 +101,7 @@ pub(crate) struct Change {
     /// Whether SET is evaluated for all rows before the first change: subqueries in it must not see changed rows.
     made_first: bool,
     pub(crate) columns: Vec<Output>,
-    /// Of a partition, if the statement names a partitioned table and may move rows.
+    /// The movement of rows to other partitions, if the statement names a partitioned table.
     movement: Option<Movement>,
 }
 
@@ -154,9 +154,9 @@ struct Done<'a> {
     /// Records that DO UPDATE must not change a second time.
     touched: FxHashSet<RecordId>,
     changed: Vec<Changed<'a>>,
-    /// Those of partitions, with the number of the partition.
+    /// Changes of partitions, with the number of the partition.
     routed: Vec<(usize, Changed<'a>)>,
-    /// As `touched`, of partitions.
+    /// Records of partitions, like `touched`.
     routed_touched: FxHashSet<(usize, RecordId)>,
 }
 

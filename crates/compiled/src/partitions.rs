@@ -507,9 +507,7 @@ impl Movement {
         let Some([partition, root]) = &self.referred else { return Ok(()) };
         let text = "cannot move tuple across partitions when a non-root ancestor of the source partition is directly \
                     referenced in a foreign key";
-        let detail = format!(
-            "A foreign key points to ancestor \"{partition}\" but not the root ancestor \"{root}\"."
-        );
+        let detail = format!("A foreign key points to ancestor \"{partition}\" but not the root ancestor \"{root}\".");
         Err(Error::unsupported(text).with_detail(detail))
     }
 
@@ -533,6 +531,9 @@ impl Movement {
     }
 }
 
+/// Binds an expression of a partition key, of this type, over the rows of a table.
+pub(crate) type BindKey<'b> = &'b dyn Fn(&str, model::Type, &Arc<RowTable>) -> Result<Expr>;
+
 /// The condition that the rows of a table are within the bounds of a partition, for definitions.
 pub(crate) struct RowCondition {
     parts: Vec<Expr>,
@@ -550,7 +551,7 @@ impl RowCondition {
         key: &PartitionKey,
         table: &RowSchema,
         (bounds, own): (Bounds, Option<usize>),
-        bind: &dyn Fn(&str, model::Type, &Arc<RowTable>) -> Result<Expr>,
+        bind: BindKey<'_>,
     ) -> Result<RowCondition> {
         let described = empty_table(table)?;
         let mut parts = Vec::with_capacity(key.parts.len());

@@ -250,7 +250,8 @@ impl Compiled {
                 Work::Changes(all) => change = all.as_slice(),
                 Work::Merge(one) => merge = Some(one),
             }
-            let written = insert.into_iter().flat_map(Insert::written).chain(merge.into_iter().flat_map(Merge::written));
+            let written =
+                insert.into_iter().flat_map(Insert::written).chain(merge.into_iter().flat_map(Merge::written));
             let changed = change.iter().flat_map(Change::written);
             // All variants move rows between the same partitions.
             written.chain(changed).chain(change.first().into_iter().flat_map(Change::routed))

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use model::{
     Column, ColumnId, ColumnRole, DataType, Error, PartitionKeySource, Result, RowIndex, RowSchema, RowSchemaRef,
-    SequenceRef, SqlState, TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, Type, ViewRef, ViewSpec,
-    limits,
+    SequenceRef, SqlState, TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, Type, ViewRef,
+    ViewSpec, limits,
 };
 
 use crate::catalog_object::{CatalogObject, CommentKey, ObjectKey, encode_view};

@@ -13,10 +13,10 @@ mod lineage;
 use std::sync::Arc;
 
 use model::{
-    CheckOption, Column, ColumnId, ColumnRole, DataType, Deferral, Identity, Materialized, Referential, Result, RowCheck,
-    RowColumn, RowForeignKey, RowIndex, RowIndexKey, RowSchema, RowSchemaRef, SequenceOwner, SequenceRef, SequenceSpec,
-    TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, Type, ViewBase, ViewColumn, ViewRef,
-    ViewReference, ViewReferenceColumn, ViewSpec,
+    CheckOption, Column, ColumnId, ColumnRole, DataType, Deferral, Identity, Materialized, Referential, Result,
+    RowCheck, RowColumn, RowForeignKey, RowIndex, RowIndexKey, RowSchema, RowSchemaRef, SequenceOwner, SequenceRef,
+    SequenceSpec, TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, Type, ViewBase, ViewColumn,
+    ViewRef, ViewReference, ViewReferenceColumn, ViewSpec,
 };
 use rows::RowTable;
 
@@ -351,6 +351,7 @@ const COLUMN_DROPPED: u8 = 2;
 const COLUMN_DEFAULT: u8 = 4;
 const COLUMN_MISSING: u8 = 8;
 const COLUMN_GENERATED: u8 = 16;
+const COLUMN_COLLATION: u8 = 32;
 const INDEX_UNIQUE: u8 = 1;
 const INDEX_CONSTRAINT: u8 = 2;
 const INDEX_HASH: u8 = 4;
@@ -384,7 +385,8 @@ fn encode_row_schema(schema: &RowSchema, out: &mut Vec<u8>) {
                 | flag(column.dropped, COLUMN_DROPPED)
                 | flag(column.default.is_some(), COLUMN_DEFAULT)
                 | flag(column.missing.is_some(), COLUMN_MISSING)
-                | flag(column.generated.is_some(), COLUMN_GENERATED),
+                | flag(column.generated.is_some(), COLUMN_GENERATED)
+                | flag(column.collation.is_some(), COLUMN_COLLATION),
         );
         out.put_u8(column.identity.map_or(0, |identity| identity as u8));
         if let Some(default) = &column.default {
@@ -395,6 +397,9 @@ fn encode_row_schema(schema: &RowSchema, out: &mut Vec<u8>) {
         }
         if let Some(generated) = &column.generated {
             out.put_bytes(generated.as_bytes());
+        }
+        if let Some(collation) = &column.collation {
+            out.put_bytes(collation.as_bytes());
         }
     }
     out.put_u8(u8::from(schema.primary.is_some()));
@@ -489,6 +494,7 @@ fn decode_row_column(take: &mut Take<'_>) -> Result<RowColumn> {
     let default = if flags & COLUMN_DEFAULT == 0 { None } else { Some(take.text()?.to_owned()) };
     let missing = if flags & COLUMN_MISSING == 0 { None } else { Some(take.bytes()?.into()) };
     let generated = if flags & COLUMN_GENERATED == 0 { None } else { Some(take.text()?.to_owned()) };
+    let collation = if flags & COLUMN_COLLATION == 0 { None } else { Some(take.text()?.to_owned()) };
     Ok(RowColumn {
         name,
         ty: ty.ok_or_else(|| take.malformed(&format!("has a column of type {oid}, {typmod}")))?,
@@ -496,6 +502,7 @@ fn decode_row_column(take: &mut Take<'_>) -> Result<RowColumn> {
         default,
         identity,
         generated,
+        collation,
         missing,
         dropped: flags & COLUMN_DROPPED != 0,
     })
@@ -699,6 +706,7 @@ pub(crate) mod tests {
                 },
                 RowColumn { dropped: true, ..column("gone", Type::Numeric(None), false) },
                 RowColumn { dropped: true, generated: Some("id > 1".into()), ..column("p", Type::Bool, false) },
+                RowColumn { collation: Some("C".into()), ..column("t", Type::Text, false) },
             ],
             primary: Some(index(9, "r_pkey", &[0], true)),
             secondary: vec![RowIndex {
@@ -817,12 +825,13 @@ pub(crate) mod tests {
         #[rustfmt::skip]
         let definition = [
             6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b'r', 3, 0, 0, 0,
-            4, 0, 0, 0,
+            5, 0, 0, 0,
             2, 0, 0, 0, b'i', b'd', 23, 0, 0, 0, 255, 255, 255, 255, 1, 0,
             1, 0, 0, 0, b'v', 0x13, 4, 0, 0, 13, 0, 0, 0, 12, 2, 3, 0, 0, 0, b'\'', b'x', b'\'',
             8, 0, 0, 0, 1, 0, 8, 0, 0, 0, 0, b'x',
             4, 0, 0, 0, b'g', b'o', b'n', b'e', 0xa4, 6, 0, 0, 255, 255, 255, 255, 2, 0,
             1, 0, 0, 0, b'p', 16, 0, 0, 0, 255, 255, 255, 255, 0x12, 0, 6, 0, 0, 0, b'i', b'd', b' ', b'>', b' ', b'1',
+            1, 0, 0, 0, b't', 25, 0, 0, 0, 255, 255, 255, 255, 32, 0, 1, 0, 0, 0, b'C',
             1, 9, 0, 0, 0, 6, 0, 0, 0, b'r', b'_', b'p', b'k', b'e', b'y', 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0,
             1, 0, 0, 0, 10, 0, 0, 0, 3, 0, 0, 0, b'r', b'_', b'v', 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 24,
             1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 11, 1, 0, 0, 0, b'C', 4, 1, 0, 0, 0, b'o',

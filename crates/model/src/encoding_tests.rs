@@ -21,8 +21,7 @@ fn values() -> Vec<(Datum<'static>, Vec<u8>)> {
         [vec![26, 23, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 255, 255, 255, 255, 2, 0, 0, 0], int(1), vec![0]].concat();
     let record =
         Record { types: Box::new([23]), names: Some([Box::from("a")].into()), values: Box::new([Datum::Int4(2)]) };
-    let record_bytes =
-        [vec![27, 1, 0, 0, 0, 23, 0, 0, 0, 1, 1, 0, 0, 0, b'a', 1, 0, 0, 0], int(2)].concat();
+    let record_bytes = [vec![27, 1, 0, 0, 0, 23, 0, 0, 0, 1, 1, 0, 0, 0, b'a', 1, 0, 0, 0], int(2)].concat();
     let long = "1".repeat(40);
     vec![
         (Datum::Null, vec![0]),
@@ -52,10 +51,7 @@ fn values() -> Vec<(Datum<'static>, Vec<u8>)> {
         (Datum::TimeTz(TimeTz { micros: 1, west: -1 }), vec![21, 1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255]),
         (Datum::Bits(Bits { length: 3, bytes: &[160] }), vec![22, 3, 0, 0, 0, 1, 0, 0, 0, 160]),
         (Datum::Network(Network { address: [10, 0, 0, 1].into(), prefix: 8 }), vec![23, 10, 0, 0, 1, 8]),
-        (
-            Datum::Network(Network { address: [0; 16].into(), prefix: 128 }),
-            [vec![24], vec![0; 16], vec![128]].concat(),
-        ),
+        (Datum::Network(Network { address: [0; 16].into(), prefix: 128 }), [vec![24], vec![0; 16], vec![128]].concat()),
         (Datum::Mac(0x0102), vec![25, 2, 1, 0, 0, 0, 0, 0, 0]),
         (Datum::Array(Arc::new(array)), array_bytes),
         (Datum::Record(Arc::new(record)), record_bytes),
@@ -64,7 +60,8 @@ fn values() -> Vec<(Datum<'static>, Vec<u8>)> {
         (Datum::Multirange(vec![range()].into()), [vec![30, 1, 0, 0, 0], range_bytes].concat()),
         (
             Datum::Geometry(Arc::new(Geometry::Circle(Point { x: 0.0, y: 1.0 }, 1.0))),
-            [vec![31, 7, 1, 0, 0, 0], vec![0; 8], vec![0, 0, 0, 0, 0, 0, 240, 63], vec![0, 0, 0, 0, 0, 0, 240, 63]].concat(),
+            [vec![31, 7, 1, 0, 0, 0], vec![0; 8], vec![0, 0, 0, 0, 0, 0, 240, 63], vec![0, 0, 0, 0, 0, 0, 240, 63]]
+                .concat(),
         ),
         (Datum::Geometry(Arc::new(Geometry::Line([0.0; 3]))), [vec![31, 1], vec![0; 24]].concat()),
     ]

@@ -38,6 +38,8 @@ pub struct RowColumn {
     /// SQL expression over the other columns whose value is stored with every row: GENERATED ALWAYS AS (…) STORED. A
     /// dropped column with one is hidden: it holds a key or the predicate of an index.
     pub generated: Option<String>,
+    /// COLLATE, if it is not the default. Text is ordered by its bytes, whatever it says.
+    pub collation: Option<String>,
     /// Value in rows written before the column was added, encoded as a row of this one field
     /// (`rows::row`); `None` for NULL. A later change of the default does not change it.
     pub missing: Option<Box<[u8]>>,
@@ -204,6 +206,7 @@ impl RowColumn {
             default: None,
             identity: None,
             generated: None,
+            collation: None,
             missing: None,
             dropped,
         }

@@ -180,11 +180,11 @@ const SPECS: &[Spec] = &[
         result(call.facts.server.last_value(sequence.id))
     }),
     spec("pg_get_function_result", (1, 1), |call| {
-        result(procedure(call).map(|found| names::format_type(call.facts, found.result, -1)))
+        result(procedure(call).map(|found| names::type_name(call.facts, found.result)))
     }),
     spec("pg_get_function_arguments pg_get_function_identity_arguments", (1, 1), |call| {
         let types = |found: &names::Procedure| {
-            let types: Vec<String> = found.arguments.iter().map(|ty| names::format_type(call.facts, *ty, -1)).collect();
+            let types: Vec<String> = found.arguments.iter().map(|ty| names::type_name(call.facts, *ty)).collect();
             types.join(", ")
         };
         result(procedure(call).map(types))

@@ -1,8 +1,8 @@
 //! `information_schema` of the SQL standard, with PostgreSQL's columns, for stored tables and the catalog itself.
 
 use model::{
-    ColumnRole, DataType, Identity, OtherType, RowColumn, RowSchema, RowSchemaRef, SequenceSpec, Table, TableName, Type,
-    ViewColumn, ViewRef, ViewSpec,
+    ColumnRole, DataType, Identity, OtherType, RowColumn, RowSchema, RowSchemaRef, SequenceSpec, Table, TableName,
+    Type, ViewColumn, ViewRef, ViewSpec,
 };
 use pg::types::oid;
 
@@ -266,7 +266,8 @@ fn typed_column(
     let times = matches!(column.ty.base(), Type::Time | Type::Timestamp | Type::Timestamptz | Type::Interval)
         || column.ty.oid() == oid::TIMETZ;
     let shown = column.ty.to_string();
-    let fields = shown.strip_prefix("interval ").map(|fields| fields.split('(').next().unwrap_or(fields).to_uppercase());
+    let fields =
+        shown.strip_prefix("interval ").map(|fields| fields.split('(').next().unwrap_or(fields).to_uppercase());
     let digits = match column.ty {
         Type::Other(other) if other.typmod >= 0 && other.typmod & 0xffff <= 6 => i64::from(other.typmod & 0xffff),
         _ => 6,
@@ -488,7 +489,7 @@ fn column_row(
         column_name: column,
         ordinal_position: number,
         is_nullable: if nullable { "YES" } else { "NO" },
-        data_type: if is_array { "ARRAY".to_owned() } else { names::format_type(facts, ty, -1) },
+        data_type: if is_array { "ARRAY".to_owned() } else { names::type_name(facts, ty) },
         character_maximum_length: Null,
         character_octet_length: if ty == oid::TEXT { Some(1_i64 << 30) } else { None },
         numeric_precision: precision,

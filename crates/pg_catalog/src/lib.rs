@@ -24,6 +24,7 @@ mod information_schema;
 mod names;
 mod objects;
 pub mod oids;
+mod orders;
 mod relations;
 mod row_tables;
 mod statistics;

@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use model::Table;
-use pg::types::Type;
+use pg::types::{Type, oid};
 
 use crate::classes::Class;
 use crate::facts::StatementFacts;
@@ -74,6 +74,15 @@ pub(crate) fn format_type(facts: &StatementFacts, ty: Oid, modifier: i64) -> Str
         Some(model::Type::Char(None)) => Type::sql_name(ty).to_owned(),
         Some(ty) => ty.to_string(),
         None => Type::sql_name(ty).to_owned(),
+    }
+}
+
+/// The name of a type without modifiers, as PostgreSQL's `format_type` has it for a NULL modifier.
+pub(crate) fn type_name(facts: &StatementFacts, ty: Oid) -> String {
+    match ty {
+        oid::BIT => Type::sql_name(ty).to_owned(),
+        ty if ty == Type::array_of(oid::BIT).unwrap_or_default() => format!("{}[]", Type::sql_name(oid::BIT)),
+        ty => format_type(facts, ty, -1),
     }
 }
 

@@ -31,6 +31,8 @@ pub(crate) const COLUMNS: Oid = 4000;
 /// Default collation of text columns.
 pub(crate) const COLLATION: Oid = 100;
 pub(crate) const C_COLLATION: Oid = 950;
+pub(crate) const POSIX_COLLATION: Oid = 951;
+pub(crate) const UCS_BASIC: Oid = 12_340;
 
 const FIRST_TABLE: u64 = 16_384;
 const PER_TABLE: u64 = 8;

@@ -13,7 +13,7 @@ use pg::types::Type;
 use crate::cells::{Cell, Relation, Row, row};
 use crate::facts::{Activity, CopyActivity, Setting, StatementFacts};
 use crate::oids::{self, Oid, Part};
-use crate::{classes, comments, information_schema, names, row_tables, statistics, views};
+use crate::{classes, comments, information_schema, names, orders, row_tables, statistics, views};
 
 /// Catalog relations, `pg_catalog` first.
 pub(crate) static RELATIONS: LazyLock<Vec<Relation>> = LazyLock::new(|| {
@@ -106,6 +106,8 @@ fn stored() -> Vec<Relation> {
             Some(comments::shared_descriptions),
         ),
         pg(2606, "pg_constraint", PG_CONSTRAINT, Some(constraints)),
+        pg(3456, "pg_collation", PG_COLLATION, Some(orders::collations)),
+        pg(2616, "pg_opclass", PG_OPCLASS, Some(orders::operator_classes)),
         pg(1255, "pg_proc", PG_PROC, Some(procedures)),
         pg(1262, "pg_database", PG_DATABASE, Some(databases)),
         pg(
@@ -268,6 +270,12 @@ const PG_STAT_USER_TABLES: &str = "relid oid,schemaname name,relname name,seq_sc
     n_ins_since_vacuum int8,last_vacuum timestamptz,last_autovacuum timestamptz,last_analyze timestamptz,last_autoanalyze timestamptz,\
     vacuum_count int8,autovacuum_count int8,analyze_count int8,autoanalyze_count int8";
 
+const PG_COLLATION: &str = "oid oid,collname name,collnamespace oid,collowner oid,collprovider char,collisdeterministic bool,\
+            collencoding int4,collcollate text,collctype text,colliculocale text,collversion text,tableoid oid";
+
+const PG_OPCLASS: &str = "oid oid,opcmethod oid,opcname name,opcnamespace oid,opcowner oid,opcfamily oid,opcintype oid,opcdefault bool,\
+            opckeytype oid,tableoid oid";
+
 /// Relations of features that Millrace lacks.
 fn empty() -> Vec<Relation> {
     [
@@ -291,8 +299,6 @@ fn empty() -> Vec<Relation> {
             tgconstrrelid oid,tgconstrindid oid,tgconstraint oid,tgdeferrable bool,tginitdeferred bool,tgnargs int2,tgattr int2vector,\
             tgargs bytea,tgqual pg_node_tree,tgoldtable name,tgnewtable name,tableoid oid"),
         (3466, "pg_event_trigger", "oid oid,evtname name,evtevent name,evtowner oid,evtfoid oid,evtenabled char,evttags text[],tableoid oid"),
-        (3456, "pg_collation", "oid oid,collname name,collnamespace oid,collowner oid,collprovider char,collisdeterministic bool,\
-            collencoding int4,collcollate text,collctype text,colliculocale text,collversion text,tableoid oid"),
         (3079, "pg_extension", "oid oid,extname name,extowner oid,extnamespace oid,extrelocatable bool,extversion text,extconfig oid[],\
             extcondition text[],tableoid oid"),
         (12_023, "pg_available_extensions", "name name,default_version text,installed_version text,comment text"),
@@ -303,6 +309,7 @@ fn empty() -> Vec<Relation> {
             fdwoptions text[],tableoid oid"),
         (1418, "pg_user_mapping", "oid oid,umuser oid,umserver oid,umoptions text[],tableoid oid"),
         (1261, "pg_auth_members", "roleid oid,member oid,grantor oid,admin_option bool,tableoid oid"),
+        (12_061, "pg_seclabels", "objoid oid,classoid oid,objsubid int4,objtype text,objnamespace oid,objname text,provider text,label text"),
         (12_027, "pg_group", "groname name,grosysid oid,grolist oid[]"),
         (2964, "pg_db_role_setting", "setdatabase oid,setrole oid,setconfig text[],tableoid oid"),
         (826, "pg_default_acl", "oid oid,defaclrole oid,defaclnamespace oid,defaclobjtype char,defaclacl aclitem[],tableoid oid"),
@@ -310,8 +317,6 @@ fn empty() -> Vec<Relation> {
         (2605, "pg_cast", "oid oid,castsource oid,casttarget oid,castfunc oid,castcontext char,castmethod char,tableoid oid"),
         (2617, "pg_operator", "oid oid,oprname name,oprnamespace oid,oprowner oid,oprkind char,oprcanmerge bool,oprcanhash bool,oprleft oid,\
             oprright oid,oprresult oid,oprcom oid,oprnegate oid,oprcode regproc,oprrest regproc,oprjoin regproc,tableoid oid"),
-        (2616, "pg_opclass", "oid oid,opcmethod oid,opcname name,opcnamespace oid,opcowner oid,opcfamily oid,opcintype oid,opcdefault bool,\
-            opckeytype oid,tableoid oid"),
         (2753, "pg_opfamily", "oid oid,opfmethod oid,opfname name,opfnamespace oid,opfowner oid,tableoid oid"),
         (2600, "pg_aggregate", "aggfnoid regproc,aggkind char,aggnumdirectargs int2,aggtransfn regproc,aggfinalfn regproc,aggtranstype oid,\
             agginitval text,tableoid oid"),
@@ -479,6 +484,10 @@ fn row_attribute(column: &row_tables::Attribute<'_>) -> Row {
         None => "",
     };
     row.retain(|(name, _)| *name != "attislocal");
+    if let Some(collation) = column.collation.and_then(collation_named) {
+        row.retain(|(name, _)| *name != "attcollation");
+        row.extend(row! { attcollation: collation });
+    }
     row.extend(row! { attislocal: column.inherited.0, attinhcount: column.inherited.1 });
     row.extend(row! {
         atthasdef: column.has_default || column.generated,
@@ -509,6 +518,16 @@ fn attribute(relation: Oid, number: i64, name: &str, (ty, modifier): (Oid, i32),
         attislocal: true,
         attcollation: collation(ty),
         tableoid: 1249,
+    }
+}
+
+/// Number of a collation by which columns can be declared.
+fn collation_named(name: &str) -> Option<Oid> {
+    match name {
+        "C" => Some(oids::C_COLLATION),
+        "POSIX" => Some(oids::POSIX_COLLATION),
+        "ucs_basic" => Some(oids::UCS_BASIC),
+        _ => None,
     }
 }
 

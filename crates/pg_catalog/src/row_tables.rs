@@ -1,7 +1,8 @@
 //! Rows of `pg_catalog` for `rows` tables, their indexes and constraints, and sequences.
 
 use model::{
-    Deferral, Identity, Materialized, Referential, RowColumn, RowForeignKey, RowIndex, RowSchema, SequenceSpec, TableName, Type,
+    Deferral, Identity, Materialized, Referential, RowColumn, RowForeignKey, RowIndex, RowSchema, SequenceSpec,
+    TableName, Type,
 };
 
 use crate::cells::{Cell, Row, row};
@@ -110,6 +111,8 @@ pub(crate) struct Attribute<'a> {
     pub(crate) identity: Option<Identity>,
     pub(crate) generated: bool,
     pub(crate) dropped: bool,
+    /// COLLATE, if it is not the default.
+    pub(crate) collation: Option<&'a str>,
     /// Whether the table declares it, and the number of parents that have it.
     pub(crate) inherited: (bool, i64),
 }
@@ -158,6 +161,7 @@ fn attribute(relation: Oid, number: i64, column: &RowColumn) -> Attribute<'_> {
         identity: column.identity,
         generated: column.generated.is_some() && !column.dropped,
         dropped: column.dropped,
+        collation: column.collation.as_deref(),
         inherited: (true, 0),
     }
 }
@@ -554,6 +558,11 @@ pub(crate) fn dependencies(facts: &StatementFacts) -> Vec<Row> {
         }
     }
     for table in facts.catalog.row_tables() {
+        let kind = if table.lineage.bound.is_some() { "a" } else { "n" };
+        for parent in &table.lineage.parents {
+            let on = (CLASS, oids::of_table(*parent, Part::Table), 0);
+            rows.push(depends((CLASS, oids::of_table(table.id, Part::Table)), on, kind));
+        }
         for index in indexes(table).filter(|index| index.constraint) {
             let on = (2606, oids::of_number(index.id, Part::Constraint), 0);
             rows.push(depends((CLASS, oids::of_number(index.id, Part::Index)), on, "i"));

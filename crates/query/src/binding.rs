@@ -203,7 +203,7 @@ impl Bound {
         let is_reusable = !self.reads_system
             && self.sources.is_empty()
             && relational::is_reusable(&self.query)
-            && !self.query.output.iter().any(|one| is_named_oid(one.ty));
+            && !self.query.output.iter().any(|one| has_names(one.ty));
         let is_shown = statement.purpose == Purpose::Shown;
         let mut tables = Tables { sources: Mutex::new(self.sources), is_shown, ..Tables::new(context) };
         if is_reusable {
@@ -218,6 +218,11 @@ impl Bound {
 /// Types of numbers that are shown by name.
 fn is_named_oid(ty: TypeId) -> bool {
     crate::encode::is_named_oid(ty.0)
+}
+
+/// Whether values of a type, or its elements, are shown by name.
+fn has_names(ty: TypeId) -> bool {
+    is_named_oid(catalog::builtin().element_of(ty).unwrap_or(ty))
 }
 
 /// Values of parameters with types of these OIDs.
@@ -242,7 +247,7 @@ fn read(
     push: impl FnOnce(&Datum<'_>, TypeId) -> Result<()>,
 ) -> Result<()> {
     let arena = Bump::new();
-    let database = is_named_oid(ty).then(|| Tables::new(context));
+    let database = has_names(ty).then(|| Tables::new(context));
     let own;
     let session = match &database {
         Some(database) => &*database.session,
@@ -252,20 +257,7 @@ fn read(
         }
     };
     let ctx = scalar::Context { arena: &arena, session };
-    let datum = match value {
-        Value::Text(text) if !is_text_type(ty) => scalar::input(text, ty, -1, &ctx)?,
-        value => datum(value, ty)?,
-    };
-    // An integer may be declared as one of another size.
-    let datum = match datum {
-        number @ (Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_)) => {
-            let mut text = String::new();
-            scalar::output(&number, natural_type(&number), &ctx, &mut text)?;
-            scalar::input(&text, ty, -1, &ctx)?
-        }
-        datum => datum,
-    };
-    push(&datum, ty)
+    push(&datum(value, ty, &ctx)?, ty)
 }
 
 fn natural_type(number: &Datum<'_>) -> TypeId {
@@ -289,16 +281,23 @@ fn is_text_type(ty: TypeId) -> bool {
     )
 }
 
-/// A parameter as a value of its type.
-fn datum<'a>(value: &'a Value, ty: TypeId) -> Result<Datum<'a>> {
+/// A parameter, or an element of one, as a value of its type.
+fn datum<'a>(value: &'a Value, ty: TypeId, ctx: &scalar::Context<'a>) -> Result<Datum<'a>> {
     Ok(match (value, plain_datum(value)) {
+        (Value::Text(text), _) if !is_text_type(ty) => scalar::input(text, ty, -1, ctx)?,
         (Value::Int64(value), _) if is_oid(ty) => {
             Datum::Oid(u32::try_from(*value).map_err(|_| relational::types::out_of_range("oid"))?)
         }
         (Value::Array(values), _) => {
             let element = catalog::builtin().element_of(ty).unwrap_or(TypeId::TEXT);
-            let items = values.iter().map(|value| datum(value, element)).collect::<Result<_>>()?;
+            let items = values.iter().map(|value| datum(value, element, ctx)).collect::<Result<_>>()?;
             Datum::Array(Arc::new(model::Array::of(element.0, items)))
+        }
+        // An integer may be declared as one of another size.
+        (_, Some(number @ (Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_)))) if natural_type(&number) != ty => {
+            let mut text = String::new();
+            scalar::output(&number, natural_type(&number), ctx, &mut text)?;
+            scalar::input(&text, ty, -1, ctx)?
         }
         (_, plain) => plain.ok_or_else(|| Error::bug("an array that is none"))?,
     })

@@ -114,6 +114,7 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
             ExprKind::Subscript(of, subscripts) => match self.eval(of)? {
                 Datum::Array(array) => self.subscript(&array, subscripts)?,
                 Datum::Null => Datum::Null,
+                Datum::Text(name) if of.ty == TypeId::NAME => self.name_subscript(name, subscripts)?,
                 json => self.json_subscript(json, subscripts)?,
             },
             ExprKind::Field(of, field) => match self.eval(of)? {
@@ -271,6 +272,17 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
             bounds.push((low, high));
         }
         Ok(Datum::Array(Arc::new(slice(array, &bounds))))
+    }
+
+    /// A byte of a name, counted from 0; empty behind the last one. In PostgreSQL a name is an array of 64 bytes.
+    fn name_subscript(&self, name: &'a str, subscripts: &'a [Subscript]) -> Result<Datum<'a>> {
+        const LENGTH: i32 = 64;
+        let [Subscript::Index(index)] = subscripts else { return Ok(Datum::Null) };
+        let index = match self.eval(index)? {
+            Datum::Int4(index) if (0..LENGTH).contains(&index) => index as usize,
+            _ => return Ok(Datum::Null),
+        };
+        Ok(Datum::Text(name.get(index..=index).unwrap_or("")))
     }
 
     /// A part of jsonb by its path, whose steps are texts or numbers.

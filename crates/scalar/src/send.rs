@@ -23,7 +23,10 @@ pub fn send(datum: &Datum<'_>, ty: TypeId, out: &mut Vec<u8>) -> Result<()> {
         Datum::Numeric(value) => pg::numeric::write_binary(out, value),
         Datum::Text(text) => {
             match ty {
-                TypeId::CHAR => return Ok(out.push(pg::value::char_byte(text))),
+                TypeId::CHAR => {
+                    out.push(pg::value::char_byte(text));
+                    return Ok(());
+                }
                 // A version number.
                 TypeId::JSONB | JSONPATH => out.push(1),
                 _ => {}

@@ -2,8 +2,8 @@
 
 use model::{Error, Result, RowSchemaRef, SequenceRef, SqlState, TableName, ViewSpec};
 use parser::ast::{
-    self, AlterTableAction as A, ColumnConstraintKind, ColumnRef, DropBehavior, Expr, Ident, Name, RelOption, RenamePart, ReplicaIdentity,
-    TypeName,
+    self, AlterTableAction as A, ColumnConstraintKind, ColumnRef, DropBehavior, Expr, Ident, Name, RelOption,
+    RenamePart, ReplicaIdentity, TypeName,
 };
 
 use super::column::check_collation;
@@ -461,10 +461,13 @@ fn set_type(
     if declared.is_serial {
         return Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("type \"{ty}\" does not exist")));
     }
-    if let Some(collation) = collation {
-        check_collation(collation, declared.ty)?;
-    }
-    draft.set_type(at, declared.ty, using)
+    let collation = match collation {
+        Some(collation) => check_collation(collation, declared.ty)?,
+        None => None,
+    };
+    draft.set_type(at, declared.ty, using)?;
+    draft.next.columns[at].collation = collation;
+    Ok(())
 }
 
 fn rename_column(draft: &mut Draft<'_>, old: &str, new: &Ident) -> Result<()> {

@@ -208,7 +208,7 @@ impl Draft<'_> {
             return refused("OPTIONS");
         }
         if let Some(collation) = &def.collation {
-            check_collation(collation, column.ty)?;
+            column.collation = check_collation(collation, column.ty)?;
         }
         let mut null: Option<bool> = is_serial.then_some(false);
         let (mut default, mut generated) = (None, None);
@@ -691,14 +691,14 @@ fn calls_only_next(expr: &Expr) -> bool {
     next && !others
 }
 
-/// Accepts only collations that order text by its bytes.
-pub(super) fn check_collation(collation: &ast::Name, ty: Type) -> Result<()> {
+/// Accepts only collations that order text by its bytes. Returns the name, unless it is the default.
+pub(super) fn check_collation(collation: &ast::Name, ty: Type) -> Result<Option<String>> {
     if !is_text(ty) {
         let text = format!("collations are not supported by type {}", ty.sql_name());
         return Err(Error::new(SqlState::DATATYPE_MISMATCH, text));
     }
     if ["C", "POSIX", "default", "ucs_basic"].contains(&collation.name.as_str()) {
-        return Ok(());
+        return Ok(Some(collation.name.to_string()).filter(|name| name != "default"));
     }
     Err(create::unsupported(&format!("collation {collation}"))
         .with_hint("text is ordered by its bytes, as with COLLATE \"C\""))

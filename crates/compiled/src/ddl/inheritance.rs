@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::{
-    Error, InheritedCheck, InheritedColumn, Result, RowCheck, RowColumn, RowForeignKey, RowIndex, RowSchema, RowSchemaRef,
-    SqlState, TableId, TableName,
+    Error, InheritedCheck, InheritedColumn, Result, RowCheck, RowColumn, RowForeignKey, RowIndex, RowSchema,
+    RowSchemaRef, SqlState, TableId, TableName,
 };
 use parser::ast::{self, Expr, Name};
 
@@ -59,7 +59,8 @@ pub(super) fn check_lifetimes(child: &TableName, parent: &TableName, partition: 
         Some(verb) => format!("cannot {verb} a {own} relation as partition of {of} relation \"{parent}\""),
         None if is_temporary => format!("cannot inherit from temporary relation \"{parent}\""),
         None => {
-            let text = format!("a temporary table that inherits from the permanent table \"{parent}\" is not supported");
+            let text =
+                format!("a temporary table that inherits from the permanent table \"{parent}\" is not supported");
             return Err(Error::unsupported(text).with_hint("copy its columns: CREATE TEMP TABLE … (LIKE …)"));
         }
     };
@@ -263,7 +264,8 @@ impl Draft<'_> {
                 return differs(text);
             }
             if own.not_valid && !check.not_valid {
-                let text = format!("constraint \"{name}\" conflicts with NOT VALID constraint on child table \"{table}\"");
+                let text =
+                    format!("constraint \"{name}\" conflicts with NOT VALID constraint on child table \"{table}\"");
                 return Err(Error::new(SqlState("42P17"), text));
             }
             match self.next.lineage.checks.iter_mut().find(|entry| entry.name == *name) {
@@ -401,7 +403,7 @@ impl Draft<'_> {
         }
     }
 
-    /// What belonged to an index of the parent is now the table's own.
+    /// Makes all that belonged to the parent the table's own.
     pub(super) fn release_partition(&mut self) {
         self.next.lineage.bound = None;
         self.next.lineage.indexes.clear();
@@ -447,7 +449,7 @@ pub(super) fn type_conflict(text: String, one: model::Type, other: model::Type) 
     Error::new(SqlState::DATATYPE_MISMATCH, text).with_detail(detail)
 }
 
-/// How the children of a table follow its change.
+/// The way in which the children of a table follow its change.
 #[derive(Default)]
 pub(super) struct Following<'s> {
     /// ONLY: they do not, and changes that they must follow are errors.
@@ -514,7 +516,9 @@ pub(super) fn finish(draft: Draft<'_>, tag: &'static str, following: &Following<
             let Some(before) = catalog.by_id(of) else { continue };
             let onto = match drafts.get_mut(&of) {
                 Some(own) => &mut own.next,
-                None => others.entry(of).or_insert_with(|| RowSchema { version: before.version + 1, ..RowSchema::clone(&before) }),
+                None => others
+                    .entry(of)
+                    .or_insert_with(|| RowSchema { version: before.version + 1, ..RowSchema::clone(&before) }),
             };
             apply_difference(&before, &after, onto);
         }

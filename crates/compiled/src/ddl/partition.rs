@@ -374,7 +374,7 @@ fn check_modulus(modulus: u32, siblings: &[RowSchemaRef]) -> Result<()> {
     known.sort_unstable();
     let text = "every hash partition modulus must be a factor of the next larger modulus";
     let below = known.iter().rev().find(|(other, _)| *other <= modulus);
-    if let Some((other, name)) = below.filter(|(other, _)| modulus % other != 0) {
+    if let Some((other, name)) = below.filter(|(other, _)| !modulus.is_multiple_of(*other)) {
         let detail = format!(
             "The new modulus {modulus} is not divisible by {other}, the modulus of existing partition \"{name}\"."
         );

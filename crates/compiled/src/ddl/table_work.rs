@@ -145,7 +145,7 @@ pub struct Rewrite {
 pub(super) struct Generated {
     /// Position.
     pub(super) column: usize,
-    /// As those of [`crate::constraints::GeneratedColumn`]; they are computed before it.
+    /// Predicates, like those of [`crate::constraints::GeneratedColumn`]; they are computed before it.
     pub(super) predicates: Vec<usize>,
     /// Value over the new row.
     pub(super) value: Expr,

@@ -268,7 +268,8 @@ fn check(schema: &RowSchema) {
     let shown: Vec<&str> = schema.shown().map(|(_, column)| column.name.as_str()).collect();
     assert!(shown.iter().enumerate().all(|(at, name)| !shown[..at].contains(name)), "{shown:?}");
     let is_there = |column: &usize| !schema.columns[*column].dropped;
-    assert!(indexes(schema).all(|index| index.columns.iter().all(is_there)));
+    let is_key = |column: &usize| is_there(column) || schema.columns[*column].is_hidden();
+    assert!(indexes(schema).all(|index| index.columns.iter().all(is_key)));
     assert!(schema.foreign_keys.iter().all(|key| key.columns.iter().all(is_there)));
     assert!(schema.primary.iter().all(|key| key.columns.iter().all(|column| schema.columns[*column].not_null)));
     RowLayout::of(schema).unwrap();

@@ -10,8 +10,9 @@
 use std::sync::Arc;
 
 use binder::tree::{
-    Assignment, Change, ChangeStatement, Column, Conflict as BoundConflict, CteBody, Delete, Insert, Merge as BoundMerge,
-    MergeAction, MergeBranch, Output as BoundOutput, Query, Rel, RowCheck, RowQuery, Statement, Table, Update,
+    Assignment, Change, ChangeStatement, Column, Conflict as BoundConflict, CteBody, Delete, Insert,
+    Merge as BoundMerge, MergeAction, MergeBranch, Output as BoundOutput, Query, Rel, RowCheck, RowQuery, Statement,
+    Table, Update,
 };
 use catalog::TypeId;
 use model::{Datum, Error, Result};
@@ -142,7 +143,7 @@ impl<'q> Lowering<'q> {
         for number in 0..self.tree.ctes.len() {
             let cte = &self.tree.ctes[number];
             let CteBody::Change(change) = &cte.body else { continue };
-            let returned = std::mem::replace(&mut self.returned, Some(&cte.columns));
+            let returned = self.returned.replace(&cte.columns);
             let (work, given) = self.inside(|lowering| lowering.change_in_with(change))?;
             self.returned = returned;
             if !given.is_empty() {

@@ -447,7 +447,7 @@ impl Lowering<'_> {
             scalar::Comparison::Greater => Comparison::Greater,
             scalar::Comparison::GreaterEqual => Comparison::GreaterEqual,
         };
-        let types = calls.iter().map(|call| super::natives::comparison(call));
+        let types = calls.iter().map(super::natives::comparison);
         let Some(types) = types.collect::<Option<Vec<_>>>() else { return self.computation(expr) };
         let mut sides = Vec::with_capacity(left.len());
         for ((left, right), (_, ty)) in left.iter().zip(right).zip(types) {

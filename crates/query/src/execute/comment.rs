@@ -61,7 +61,7 @@ pub(crate) fn execute(session: &mut Session, comment: &Comment) -> Result<Outcom
 /// The schema of a relation: that of its name, or the first of the search path that has one of its name.
 fn schema_of(session: &Session, snapshot: &Snapshot, name: &Name) -> Option<String> {
     match name.schema() {
-        Some(schema) => Some(session.settings.schema(&schema).to_owned()),
+        Some(schema) => Some(session.settings.schema(schema).to_owned()),
         None => {
             let catalog = snapshot.catalog();
             let has = |schema: &String| {

@@ -32,6 +32,9 @@ pub(crate) async fn execute(session: &mut Session, parsed: &Parsed, statement: &
         Statement::Drop(drop) => drop_objects(session, drop).await,
         Statement::Truncate(truncate) => truncate_tables(session, truncate),
         Statement::Grant(grant) => privilege::execute(session, grant),
+        Statement::AlterOwner(alter) if alter.kind == ObjectKind::Schema => {
+            privilege::own_schema(session, &alter.object)
+        }
         Statement::AlterDefaultPrivileges(_) => Ok(privilege::ignored(session, "ALTER DEFAULT PRIVILEGES")),
         // LISTEN is not supported, so nothing is listened to.
         Statement::Unlisten(_) => Ok(Outcome::command("UNLISTEN")),

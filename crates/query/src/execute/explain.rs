@@ -1,4 +1,4 @@
-//! EXPLAIN and EXPLAIN ANALYZE: the physical plan as text, with the store's pruning.
+//! EXPLAIN and EXPLAIN ANALYZE: the physical plan, with the store's pruning.
 
 use std::sync::Arc;
 
@@ -11,16 +11,17 @@ use relational::series::Streamed;
 use relational::types::Value;
 
 use crate::errors::locate;
+use crate::execute::explain_format::document;
 use crate::execute::query::{Long, located};
 use crate::plan::query::QueryPlan;
 use crate::plan::{self, Plan, Prepared, explain_columns};
 use crate::result::{Outcome, text_rows};
 use crate::session::Session;
-use crate::statement::{Command, Explain};
+use crate::statement::{Command, Explain, ExplainFormat};
 
 /// Runs an EXPLAIN.
 pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: &[Value]) -> Result<Outcome> {
-    let Command::Explain(Explain { analyze, statement }) = &prepared.0.statement.0.command else {
+    let Command::Explain(Explain { analyze, format, statement }) = &prepared.0.statement.0.command else {
         return Err(Error::bug("an EXPLAIN that is none"));
     };
     let analyze = *analyze;
@@ -81,8 +82,12 @@ pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: 
             _ => vec!["Utility statement".to_owned()],
         },
     };
+    let lines = match format {
+        ExplainFormat::Text => lines,
+        format => vec![document(&lines, *format)],
+    };
     let rows = lines.into_iter().map(|line| vec![Some(line)]).collect();
-    text_rows(explain_columns(), rows, "EXPLAIN")
+    text_rows(explain_columns(*format), rows, "EXPLAIN")
 }
 
 /// Says why the row executor does not run a query.

@@ -110,6 +110,11 @@ impl<'a> Source<'a> {
         let shown = self.rows.as_ref().map(|rows| rows.shown().collect::<Vec<_>>());
         for (at, (name, ty, not_null)) in self.columns.iter().enumerate() {
             let mut text = format!("{} {ty}", quoted_name(name));
+            let column = shown.as_ref().and_then(|shown| shown.get(at)).map(|(_, column)| column);
+            if let Some(collation) = column.and_then(|column| column.collation.as_deref()) {
+                // Writing to a string cannot fail.
+                let _ = write!(text, " COLLATE {}", quoted_name(collation));
+            }
             text.push_str(if *not_null { " NOT NULL" } else { "" });
             if let (Some(rows), Some((number, column))) = (&self.rows, shown.as_ref().and_then(|shown| shown.get(at))) {
                 if let Some(generated) = column.generated.as_ref().filter(|_| self.includes(LikeOption::Generated)) {
@@ -139,7 +144,8 @@ impl<'a> Source<'a> {
         if self.includes(LikeOption::Indexes) {
             let primary = rows.primary.iter().map(|key| format!("PRIMARY KEY ({})", column_list(rows, &key.columns)));
             let unique = rows.secondary.iter().filter(|index| index.constraint);
-            let unique = unique.map(|index| format!("UNIQUE ({}){}", column_list(rows, &index.columns), included(rows, index)));
+            let unique =
+                unique.map(|index| format!("UNIQUE ({}){}", column_list(rows, &index.columns), included(rows, index)));
             elements.extend(primary.chain(unique));
         }
         elements

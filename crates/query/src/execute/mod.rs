@@ -8,6 +8,7 @@ mod cursor;
 mod definition;
 mod delete;
 mod explain;
+mod explain_format;
 mod hypertable;
 pub(crate) mod insert;
 mod like;

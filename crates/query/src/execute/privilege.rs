@@ -1,8 +1,8 @@
-//! GRANT and REVOKE. Every user has all privileges, so both change nothing and say so; the objects must exist, as in a dump
+//! GRANT, REVOKE and owners. Every user has all privileges, so both change nothing and say so; the objects must exist, as in a dump
 //! that is loaded.
 
 use model::{Error, Result, SqlState};
-use parser::ast::{Grant, GrantTarget, Name, ObjectKind};
+use parser::ast::{Grant, GrantTarget, Name, ObjectKind, ObjectName};
 
 use crate::result::Outcome;
 use crate::session::Session;
@@ -29,6 +29,18 @@ pub(super) fn execute(session: &mut Session, grant: &Grant) -> Result<Outcome> {
         _ => {}
     }
     Ok(ignored(session, if grant.revoke { "REVOKE" } else { "GRANT" }))
+}
+
+/// Runs ALTER SCHEMA … OWNER TO, which dumps have: no object has an owner.
+///
+/// # Errors
+/// 3F000 for a schema that does not exist.
+pub(super) fn own_schema(session: &mut Session, object: &ObjectName) -> Result<Outcome> {
+    if let ObjectName::Name(name) = object {
+        check_schema(session, &name.name)?;
+    }
+    session.notice("OWNER TO is ignored: every user has all privileges");
+    Ok(Outcome::command("ALTER SCHEMA"))
 }
 
 /// Tells that a command about privileges has no effect.

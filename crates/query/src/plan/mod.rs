@@ -28,7 +28,7 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::statement::cursor::CursorStatement;
 use crate::statement::maintenance::Maintenance;
-use crate::statement::{Command, Statement};
+use crate::statement::{Command, ExplainFormat, Statement};
 use crate::tables::find_table;
 
 /// A parsed and typed statement. [`Session::execute`] plans it again if the catalog has changed.
@@ -143,7 +143,7 @@ impl Session {
             Command::Change(change) => self.plan_change(statement, change, types)?,
             Command::Explain(explain) => {
                 let inner = self.plan_statement(&explain.statement, types)?;
-                (inner.0.parameters.clone(), Some(explain_columns()), Plan::Other)
+                (inner.0.parameters.clone(), Some(explain_columns(explain.format)), Plan::Other)
             }
             Command::Execute(execute) => {
                 let inner = self.plan_named(&execute.name)?;
@@ -240,8 +240,9 @@ pub(crate) fn unknown_name(name: &str) -> Error {
 }
 
 /// The result column of EXPLAIN.
-pub(crate) fn explain_columns() -> Vec<OutputColumn> {
-    vec![OutputColumn { name: "QUERY PLAN".to_owned(), oid: oid::TEXT, typmod: -1, origin: None }]
+pub(crate) fn explain_columns(format: ExplainFormat) -> Vec<OutputColumn> {
+    let oid = if format == ExplainFormat::Json { oid::JSON } else { oid::TEXT };
+    vec![OutputColumn { name: "QUERY PLAN".to_owned(), oid, typmod: -1, origin: None }]
 }
 
 fn text_column(name: &str) -> OutputColumn {

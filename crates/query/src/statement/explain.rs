@@ -9,20 +9,39 @@ use super::option_values::{flag, placed, required};
 const OPTIONS: [&str; 10] =
     ["analyze", "verbose", "costs", "settings", "generic_plan", "buffers", "wal", "timing", "summary", "format"];
 
-/// Whether the options of EXPLAIN say ANALYZE.
+/// The form of a plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ExplainFormat {
+    #[default]
+    Text,
+    Json,
+    Yaml,
+    Xml,
+}
+
+/// Whether the options of EXPLAIN say ANALYZE, and the format.
 ///
 /// # Errors
-/// 42601 for an unknown option and a switch that is neither on nor off; 0A000 for a format other than text; 22023 for an option
-/// that needs ANALYZE.
-pub(crate) fn analyzes(options: &[DefinitionItem]) -> Result<bool> {
-    let (mut analyze, mut needs) = (false, None);
+/// 42601 for an unknown option and a switch that is neither on nor off; 22023 for an unknown format, and for an option that needs
+/// ANALYZE.
+pub(crate) fn options(options: &[DefinitionItem]) -> Result<(bool, ExplainFormat)> {
+    let (mut analyze, mut needs, mut format) = (false, None, ExplainFormat::Text);
     for option in options {
         match option.name.as_str() {
             "analyze" => analyze = flag(option)?,
-            "format" if !required(option)?.eq_ignore_ascii_case("text") => {
-                return Err(Error::unsupported("EXPLAIN gives only FORMAT TEXT"));
+            "format" => {
+                let value = required(option)?;
+                format = match value.to_ascii_lowercase().as_str() {
+                    "text" => ExplainFormat::Text,
+                    "json" => ExplainFormat::Json,
+                    "yaml" => ExplainFormat::Yaml,
+                    "xml" => ExplainFormat::Xml,
+                    _ => {
+                        let text = format!("unrecognized value for EXPLAIN option \"format\": \"{value}\"");
+                        return Err(placed(option, Error::new(SqlState::INVALID_PARAMETER_VALUE, text)));
+                    }
+                };
             }
-            "format" => {}
             name @ ("wal" | "timing") => needs = flag(option)?.then(|| name.to_uppercase()).or(needs),
             name if OPTIONS.contains(&name) => _ = flag(option)?,
             name => {
@@ -35,6 +54,6 @@ pub(crate) fn analyzes(options: &[DefinitionItem]) -> Result<bool> {
         Some(name) if !analyze => {
             Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("EXPLAIN option {name} requires ANALYZE")))
         }
-        _ => Ok(analyze),
+        _ => Ok((analyze, format)),
     }
 }

@@ -13,6 +13,8 @@ use engine::{MemoryBudget, Reservation, Work};
 use model::{Error, Result, SqlState, limits};
 use parser::ast as tree;
 
+pub(crate) use self::explain::ExplainFormat;
+
 use self::copy::CopyStatement;
 use self::cursor::CursorStatement;
 use self::maintenance::Maintenance;
@@ -94,6 +96,7 @@ pub(crate) enum Command {
 /// EXPLAIN.
 pub(crate) struct Explain {
     pub(crate) analyze: bool,
+    pub(crate) format: ExplainFormat,
     pub(crate) statement: Statement,
 }
 
@@ -253,9 +256,9 @@ fn command(statement: tree::Statement, part: &dyn Fn(Command) -> Statement) -> R
     };
     Ok(match statement {
         S::Explain(explain) => {
-            let analyze = explain::analyzes(&explain.options)?;
+            let (analyze, format) = explain::options(&explain.options)?;
             let of = data_command(explain.statement).map_err(|_| no_part("EXPLAIN"))?;
-            Command::Explain(Explain { analyze, statement: part(of) })
+            Command::Explain(Explain { analyze, format, statement: part(of) })
         }
         S::Deallocate(name) => Command::Deallocate(name),
         S::Copy(copy) => Command::Copy(CopyStatement::of(*copy)?),

@@ -418,7 +418,7 @@ fn before_lateral(input: &Rel, condition: &Expr) -> Option<(Rel, Option<Expr>)> 
         [] => None,
         [only] => Some(Expr::clone(only)),
         parts => {
-            let parts = parts.iter().map(|part| Expr::clone(part)).collect();
+            let parts = parts.iter().copied().cloned().collect();
             Some(Expr::new(ExprKind::And(parts), TypeId::BOOL, condition.at))
         }
     };

@@ -14,8 +14,11 @@ use crate::registry::{Family, Function, Rows, SetFunction, TypeSupport};
 
 pub(crate) static FAMILY: Family = Family { types: TYPES, functions: FUNCTIONS, sets: SETS, aggregates: &[] };
 
-const SETS: &[(&str, SetFunction)] =
-    &[("pg_partition_ancestors", partition_ancestors), ("pg_partition_tree", partition_tree)];
+const SETS: &[(&str, SetFunction)] = &[
+    ("pg_partition_ancestors", partition_ancestors),
+    ("pg_partition_tree", partition_tree),
+    ("pg_options_to_table", options_to_table),
+];
 
 const TYPES: &[(TypeId, TypeSupport)] = &[
     (
@@ -55,6 +58,24 @@ fn void_output(_: &Datum<'_>, _: TypeId, _: &Context<'_>, _: &mut String) -> Res
 fn regclass<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
     let [Datum::Text(name)] = arguments else { return Err(Error::bug("regclass")) };
     crate::input(name, TypeId::REGCLASS, -1, ctx)
+}
+
+/// Options that are kept as `name=value`, as names and values.
+fn options_to_table<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Result<Rows<'a>> {
+    let [Datum::Array(options)] = arguments else { return Err(Error::bug("pg_options_to_table")) };
+    let mut rows = Vec::with_capacity(options.items.len());
+    for option in &options.items {
+        let Datum::Text(option) = option else { continue };
+        let (name, value) =
+            option.split_once('=').map_or((*option, Datum::Null), |(name, value)| (name, Datum::Text(value)));
+        let types = [TypeId::TEXT.0, TypeId::TEXT.0].into();
+        rows.push(Ok(Datum::Record(Arc::new(Record {
+            types,
+            names: None,
+            values: [Datum::Text(name), value].into(),
+        }))));
+    }
+    Ok(Box::new(rows.into_iter()))
 }
 
 /// The relation that is the argument.

@@ -100,6 +100,7 @@ SELECT NULL AS TABLE_CAT, n.nspname AS TABLE_SCHEM, c.relname AS TABLE_NAME,  CA
 ~|pg_catalog|pg_replication_slots|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_roles|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_rules|SYSTEM VIEW|~|||||
+~|pg_catalog|pg_seclabels|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_sequences|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_settings|SYSTEM VIEW|~|||||
 ~|pg_catalog|pg_stat_activity|SYSTEM VIEW|~|||||
