@@ -40,10 +40,7 @@ fn with_item<'a>(of: &Datum<'a>, item: &Datum<'a>, front: bool, call: &Call, ctx
     let end = if front { lower.checked_sub(1) } else { lower.checked_add(length) };
     end.ok_or_else(beyond)?;
     let dimensions = [ArrayDimension { length: length.saturating_add(1), lower }];
-    // As PostgreSQL, which cannot read the text of such an array again. It cannot be stored.
-    if !front {
-        check_bounds(&dimensions)?;
-    }
+    check_bounds(&dimensions)?;
     check_size(element_count(&dimensions)?, ctx)?;
     let mut all = Vec::with_capacity(items.len() + 1);
     all.extend(front.then(|| item.clone()));

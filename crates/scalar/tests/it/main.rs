@@ -108,6 +108,12 @@ fn computed(fields: &[&str], ctx: &Context<'_>) -> Result<Option<String>> {
     shown(&scalar::eval::apply(&call, &values, ctx)?, call.result)
 }
 
+/// Recorded calls that Millrace refuses: PostgreSQL gives an array whose text it cannot read again.
+const BEYOND_BOUNDS: [&str; 2] = [
+    "array_prepend(int4,int4[])\t7\t[2147483646:2147483646]={1}",
+    "array_prepend(int4,int4[])\t\\N\t[2147483646:2147483646]={1}",
+];
+
 /// Checks the calls of all files of a folder.
 fn check(folder: &str) {
     let session = session();
@@ -118,6 +124,9 @@ fn check(folder: &str) {
         let text = std::fs::read_to_string(&path).expect("a file");
         for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
             let (given, expected) = line.rsplit_once('\t').expect("a call and its answer");
+            if BEYOND_BOUNDS.contains(&given) {
+                continue;
+            }
             let fields: Vec<&str> = given.split('\t').collect();
             let seen = answer(&fields, &session);
             count += 1;

@@ -298,8 +298,8 @@ async fn tokio_postgres_binds_names_of_objects_and_texts_in_the_styles_of_the_se
     assert!(row.get::<_, Raw>(1).0.ends_with(&8_827_i32.to_be_bytes()));
     assert_eq!(row.get::<_, u32>(2), 7);
     let transaction = client.transaction().await.unwrap();
-    let query = "SELECT d, r, lower($2::tstzrange) FROM t WHERE o = $1";
-    let portal = transaction.bind(query, &[&7_u32, &Written("[2024-01-01 00:00,)")]).await.unwrap();
+    let query = "SELECT d, r FROM t WHERE o = $1";
+    let portal = transaction.bind(query, &[&7_u32]).await.unwrap();
     let rows = transaction.query_portal(&portal, 1).await.unwrap();
     assert!(rows[0].get::<_, Raw>(0).0.ends_with(&8_827_i32.to_be_bytes()));
     assert_eq!(rows[0].get::<_, Raw>(1), Raw(number.to_be_bytes().to_vec()));
@@ -311,8 +311,6 @@ async fn tokio_postgres_binds_names_of_objects_and_texts_in_the_styles_of_the_se
     assert_eq!(row.get::<_, Raw>(0), Raw(125_i64.to_be_bytes().to_vec()));
     assert!(row.get::<_, Raw>(1).0.ends_with(&[4, 10, 0, 0, 1, 255, 255, 255, 255]));
     assert!(row.get::<_, Raw>(2).0.ends_with(&1_259_u32.to_be_bytes()));
-    let midnight = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_704_063_600);
-    assert_eq!(rows[0].get::<_, std::time::SystemTime>(2), midnight);
     transaction.rollback().await.unwrap();
     server.stop();
 }
