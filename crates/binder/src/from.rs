@@ -121,7 +121,7 @@ impl Binder<'_> {
         self.scan_with(scope, table, shown, alias, as_of, (false, at))
     }
 
-    /// As [`Binder::scan`]; with ONLY without the tables that inherit from it.
+    /// Does what [`Binder::scan`] does; with ONLY it leaves out the tables that inherit from it.
     fn scan_with(
         &mut self,
         scope: &Scope<'_>,

@@ -527,7 +527,7 @@ impl Insert {
 }
 
 impl Insert {
-    /// As [`Insert::row`], for a row of a partitioned table.
+    /// Does what [`Insert::row`] does, for a row of a partitioned table.
     fn routed_row<'a>(
         &'a self,
         routes: &'a Routes,

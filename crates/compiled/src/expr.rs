@@ -201,7 +201,7 @@ pub(crate) enum Expr {
 pub(crate) struct PartAssignment {
     /// Type of the column.
     pub(crate) ty: TypeId,
-    /// For each subscript whether it is an index, or which bounds a slice has.
+    /// Whether each subscript is an index, or which bounds a slice has.
     pub(crate) steps: Vec<StepKind>,
 }
 

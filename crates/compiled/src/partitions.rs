@@ -110,8 +110,8 @@ fn column_of(from: &RowSchema, at: usize, to: &RowSchema) -> Result<usize> {
         .ok_or_else(|| Error::corrupt(format!("relation {} lacks the column {name} of {}", to.name, from.name)))
 }
 
-/// For each column of `to` the position in `from` of the column of its name; `None` for dropped ones and those that `from`
-/// lacks.
+/// Returns for each column of `to` the position in `from` of the column of its name; `None` for dropped ones and those that
+/// `from` lacks.
 fn positions(from: &RowSchema, to: &RowSchema) -> Vec<Option<usize>> {
     to.columns.iter().map(|column| from.column(&column.name).filter(|_| !column.dropped)).collect()
 }
@@ -136,7 +136,7 @@ pub(crate) struct Routes {
     table: Arc<RowTable>,
     root: Node,
     pub(crate) leaves: Vec<Leaf>,
-    /// Of a table that is a partition itself, whose bounds hold for its partitions too.
+    /// Checks the table's own bounds if it is a partition itself: they hold for its partitions too.
     writer: Option<Writer>,
 }
 
@@ -160,9 +160,9 @@ enum Child {
 pub(crate) struct Leaf {
     pub(crate) writer: Writer,
     pub(crate) foreign: ForeignKeys,
-    /// For each column its position in the root; `None` if both have the same columns.
+    /// The position of each column in the root; `None` if both have the same columns.
     from_root: Option<Vec<Option<usize>>>,
-    /// For each column of the root its position here.
+    /// The position here of each column of the root.
     to_root: Vec<Option<usize>>,
     /// Whether rows have the same bytes in both.
     is_same: bool,
@@ -475,7 +475,7 @@ pub(crate) fn bounds_of(
 pub(crate) struct Movement {
     check: PartitionCheck,
     routes: Arc<Routes>,
-    /// For each column of the root its position in the partition.
+    /// The position in the partition of each column of the root.
     to_root: Vec<Option<usize>>,
     /// The partition, if a foreign key references it, and the root.
     referred: Option<[String; 2]>,

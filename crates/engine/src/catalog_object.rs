@@ -54,7 +54,7 @@ pub(crate) enum ObjectKey {
     Comment(CommentKey),
 }
 
-/// What a comment is about, by the numbers of `pg_description`.
+/// The object that a comment describes, by the numbers of `pg_description`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CommentKey {
     /// Number of the system catalog that lists the object.

@@ -97,7 +97,7 @@ impl Record {
         })
     }
 
-    /// As [`Record::seen`], without the `hidden` newest versions, which `me` made.
+    /// Returns what [`Record::seen`] does, without the `hidden` newest versions, which `me` made.
     pub(crate) fn seen_below<'g>(
         &'g self,
         me: TxnId,

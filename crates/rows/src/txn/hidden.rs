@@ -12,12 +12,12 @@ use crate::table::{RecordId, RowTable};
 pub(super) struct Hidden {
     /// Number of the transaction's writes that are in `versions`, or older than the statement.
     counted: usize,
-    /// For each changed record the number of versions that the statement made.
+    /// The number of versions that the statement made of each changed record.
     versions: FxHashMap<(TableId, RecordId), usize>,
 }
 
 impl Txn {
-    /// From now on reads do not see later writes of this transaction. Locks and unique indexes do.
+    /// Hides later writes of this transaction from its reads. Locks and unique indexes do.
     pub fn hide_changes(&mut self) {
         self.hidden = Some(Box::new(Hidden { counted: self.writes.len(), versions: FxHashMap::default() }));
     }
