@@ -1,7 +1,7 @@
 //! Casts: those that are written, and those that the binder adds.
 
 use catalog::{Cast, CastContext, TypeId};
-use model::{Datum, Error, Result, SqlState};
+use model::{Datum, Error, Result, SqlState, user_types};
 use scalar::{Call, Expr, ExprKind, Place, Value};
 
 use crate::binder::{Binder, at_place};
@@ -19,6 +19,9 @@ impl Binder<'_> {
         context: CastContext,
         at: Place,
     ) -> Result<Expr> {
+        if user_types::is_constrained(to.0) {
+            return self.domain_value(expr, to, context, at);
+        }
         let from = expr.ty;
         let place = expr.at;
         match self.coerced(expr, to, typmod, context)? {
@@ -264,6 +267,7 @@ pub(crate) fn start_of(expr: &Expr) -> Place {
         ExprKind::Call(..)
             | ExprKind::ViaText(_)
             | ExprKind::Relabel(_)
+            | ExprKind::Domain(..)
             | ExprKind::Elements(_)
             | ExprKind::And(_)
             | ExprKind::Or(_)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use catalog::{CastContext, TypeId};
-use model::{Error, Materialized, Result, SqlState};
+use model::{Error, Materialized, Result, SqlState, user_types};
 use parser::ast::{self, Alias, Ident, JoinConstraint, Pos, TableExpr};
 use rustc_hash::FxHashSet;
 use scalar::{Expr, ExprKind, Place, Value};
@@ -447,6 +447,9 @@ impl Binder<'_> {
                 return Err(error(SqlState("42P16"), text, definition.at));
             }
             let (ty, typmod) = self.data_type(&definition.ty)?;
+            if user_types::is_constrained(ty.0) {
+                return Err(unsupported("a column of a domain in a column definition list", definition.ty.at));
+            }
             columns.push(self.column(name, ty, typmod));
             names.push(name.clone());
         }

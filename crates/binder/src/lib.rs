@@ -6,7 +6,7 @@
 //! The files follow a query's life: `query` and `from` bind its clauses, `scope` finds names, `expr`, `operator` and `call` bind
 //! expressions, `coerce` adds casts, `group`, `window` and `sort` finish a SELECT. `insert`, `update` (also DELETE) and `merge` bind
 //! changes; `assign` and `change` have what these share. `inheritance` replaces
-//! tables with children by these. `definition` binds CHECK, DEFAULT and USING. `view` binds views.
+//! tables with children by these. `definition` binds CHECK, DEFAULT and USING, `domain` casts to domains. `view` binds views.
 //!
 //! Invariants: no I/O, no executor. All types, names of columns, errors and their places come from here. A bound tree is well
 //! typed: operands have exactly the types that their operator takes, and every cast is in the tree.
@@ -19,6 +19,7 @@ mod change;
 mod coerce;
 mod conflict;
 mod definition;
+mod domain;
 mod expr;
 mod from;
 mod group;
@@ -47,6 +48,7 @@ mod with;
 
 pub use binder::{ApplicationFunction, Schema, bind, bind_statement, data_type};
 pub use definition::{DefinitionClause, bind_expression};
+pub use domain::{VALUE, domain_condition, domain_levels, user_type};
 pub use inheritance::{PartitionComparison, PartitionCondition, PartitionTest};
 pub use view::{NewView, ViewBase, ViewCheck, ViewQuery, ViewTable, bind_view};
 pub use walk::{change, used_columns, visit, visit_operators};

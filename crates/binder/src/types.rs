@@ -1,8 +1,8 @@
 //! Types as statements name them.
 
 use catalog::TypeId;
-use model::{Error, Result, SqlState};
-use parser::ast::{Expr, ExprKind, TypeName};
+use model::{Error, Result, SqlState, user_types};
+use parser::ast::{Expr, ExprKind, Ident, TypeName};
 
 use crate::binder::{Binder, error, unsupported};
 
@@ -20,7 +20,7 @@ impl Binder<'_> {
     ///
     /// # Errors
     /// 42704 if there is none, 42601, 22023 for wrong modifiers.
-    pub(crate) fn data_type(&self, ty: &TypeName) -> Result<(TypeId, i32)> {
+    pub(crate) fn data_type(&mut self, ty: &TypeName) -> Result<(TypeId, i32)> {
         if ty.is_set || ty.is_column_type {
             return Err(unsupported("SETOF and %TYPE", ty.at));
         }
@@ -30,16 +30,36 @@ impl Binder<'_> {
             let parts: Vec<&str> = ty.name.parts().map(|part| part.as_str()).collect();
             error(SqlState::UNDEFINED_OBJECT, format!("type \"{}\" does not exist", parts.join(".")), ty.at)
         };
-        let id = self.catalog.type_named(name).filter(|_| is_system).ok_or_else(missing)?;
+        let builtin = self.catalog.type_named(name).filter(|_| is_system);
+        let id = match builtin.or_else(|| user_types::referred(name).filter(|_| is_system).map(TypeId)) {
+            Some(id) => id,
+            None => {
+                let id = self.user_type(ty).ok_or_else(missing)?;
+                self.note_type(id, ty.at);
+                id
+            }
+        };
         let typmod = self.typmod(id, &ty.modifiers, ty)?;
         if ty.dimensions.is_empty() {
             return Ok((id, typmod));
         }
         let array = self.catalog.array_of(id).ok_or_else(|| {
+            if user_types::is_domain(id.0) {
+                return unsupported("arrays of domains over arrays", ty.at);
+            }
             let text = format!("could not find array type for data type {}", self.type_name(id));
             error(SqlState::UNDEFINED_OBJECT, text, ty.at)
         })?;
         Ok((array, typmod))
+    }
+
+    /// A type that a user created.
+    fn user_type(&self, ty: &TypeName) -> Option<TypeId> {
+        let objects = self.schema.session().objects.as_ref()?;
+        let quoted = |part: &Ident| format!("\"{}\"", part.as_str().replace('"', "\"\""));
+        let name = ty.name.parts().map(quoted).collect::<Vec<_>>().join(".");
+        let found = objects.number(&name, TypeId::REGTYPE).ok()?;
+        user_types::is_user(found).then_some(TypeId(found))
     }
 
     /// Type modifier of the words in parentheses; -1 for none.

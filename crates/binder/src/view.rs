@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use catalog::TypeId;
-use model::{Error, Result, SqlState, limits};
+use model::{Error, Result, SqlState, limits, user_types};
 use parser::ast::{self, Alias, Ident, Pos};
 use parser::print::{RelationText, Rewrites, quoted_name, quoted_text, rewritten};
 use scalar::{Context, ExprKind, Place, Session, Value};
@@ -242,6 +242,14 @@ impl Binder<'_> {
             notes.is_below_names = before;
         }
         bound
+    }
+
+    /// Notes the name of a type that a user created: the text refers to it by its OID.
+    pub(crate) fn note_type(&mut self, id: TypeId, at: Pos) {
+        if let Some(notes) = &mut self.notes {
+            let name = quoted_name(&user_types::reference(id.0));
+            notes.rewrites.set_type(at, format!("pg_catalog.{name}"));
+        }
     }
 
     /// Notes the item of FROM that a column is of.

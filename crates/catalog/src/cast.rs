@@ -79,7 +79,7 @@ impl Catalog {
     /// The type that a domain constrains, or the type itself.
     #[must_use]
     pub fn base_type(&self, mut id: TypeId) -> TypeId {
-        while let Some(base) = self.types.get(&id).and_then(|row| row.base) {
+        while let Some(base) = self.type_row(id).and_then(|row| row.base) {
             id = base;
         }
         id
@@ -88,25 +88,25 @@ impl Catalog {
     /// The type of an array's elements.
     #[must_use]
     pub fn element_of(&self, id: TypeId) -> Option<TypeId> {
-        self.types.get(&id)?.element
+        self.type_row(id)?.element
     }
 
     /// The array of a type.
     #[must_use]
     pub fn array_of(&self, id: TypeId) -> Option<TypeId> {
-        self.types.get(&id)?.array
+        self.type_row(id)?.array
     }
 
     pub(crate) fn category(&self, id: TypeId) -> u8 {
-        self.types.get(&id).map_or(b'X', |row| row.category)
+        self.type_row(id).map_or(b'X', |row| row.category)
     }
 
     pub(crate) fn kind(&self, id: TypeId) -> TypeKind {
-        self.types.get(&id).map_or(TypeKind::Base, |row| row.kind)
+        self.type_row(id).map_or(TypeKind::Base, |row| row.kind)
     }
 
     /// Whether a type is the preferred one of `category`.
     pub(crate) fn is_preferred(&self, id: TypeId, category: u8) -> bool {
-        self.types.get(&id).is_some_and(|row| row.is_preferred && row.category == category)
+        self.type_row(id).is_some_and(|row| row.is_preferred && row.category == category)
     }
 }

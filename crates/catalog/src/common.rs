@@ -1,6 +1,6 @@
 //! The common type of several expressions: CASE, COALESCE, UNION, VALUES, ARRAY, IN.
 
-use model::{Error, Result, SqlState};
+use model::{Error, Result, SqlState, user_types};
 
 use crate::cast::CastContext;
 use crate::tables::Catalog;
@@ -75,6 +75,7 @@ impl Catalog {
             TypeId::TIMESTAMP => "timestamp without time zone",
             TypeId::TIMESTAMPTZ => "timestamp with time zone",
             TypeId::VARBIT => "bit varying",
+            _ if user_types::is_user(id.0) => user_types::name(id.0).unwrap_or("unknown"),
             _ => match self.types.get(&id) {
                 Some(row) => row.name,
                 None => return format!("type {id}"),

@@ -23,6 +23,7 @@ mod select;
 mod settings;
 mod tables;
 mod types;
+mod user;
 
 pub use cast::{Cast, CastContext};
 pub use function::{FunctionCall, Resolved};

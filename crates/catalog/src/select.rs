@@ -62,7 +62,7 @@ impl Catalog {
         let fits = |one: &Candidate<T>| {
             wanted.iter().all(|(at, category, has_preferred)| {
                 let ty = one.parameters[*at];
-                let row = self.types.get(&ty);
+                let row = self.type_row(ty);
                 row.is_some_and(|row| row.category == *category && (row.is_preferred || !has_preferred))
             })
         };
@@ -74,7 +74,7 @@ impl Catalog {
     /// Category of the candidates' parameters at a place, and whether one has the preferred type; `None` if they differ.
     fn slot<T>(&self, candidates: &[Candidate<T>], at: usize) -> Option<(u8, bool)> {
         let (mut category, mut has_preferred, mut conflict) = (0, false, false);
-        for row in candidates.iter().filter_map(|one| self.types.get(&one.parameters[at])) {
+        for row in candidates.iter().filter_map(|one| self.type_row(one.parameters[at])) {
             if category == 0 {
                 (category, has_preferred) = (row.category, row.is_preferred);
             } else if row.category == category {

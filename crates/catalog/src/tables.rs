@@ -138,7 +138,7 @@ impl Catalog {
     /// The row of a type.
     #[must_use]
     pub fn type_row(&self, id: TypeId) -> Option<&TypeRow> {
-        self.types.get(&id)
+        self.types.get(&id).or_else(|| crate::user::row(id))
     }
 
     /// The type of a name as in `pg_type`: `int4`, not `integer`.

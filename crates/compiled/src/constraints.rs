@@ -25,9 +25,13 @@ pub(crate) struct Writer {
     bounds: Option<PartitionCheck>,
 }
 
-/// CHECK constraints of a table, bound to the row in slot `TARGET`.
+/// CHECK constraints of a table, and those of the domains of its columns, bound to the row in slot `TARGET`.
 #[derive(Default)]
 pub(crate) struct Checks {
+    /// Columns of domains.
+    pub(crate) domains: Vec<DomainColumn>,
+    /// OIDs and versions of these domains and of those that they constrain further.
+    pub(crate) domain_versions: Vec<(u32, u32)>,
     /// Names and conditions.
     pub(crate) conditions: Vec<(String, Expr)>,
     /// Generated columns, also hidden ones.
@@ -53,6 +57,18 @@ pub(crate) struct GeneratedColumn {
 /// Whether a hidden column has its value in a row: it has no predicates, or one of them is true.
 pub(crate) fn is_indexed(predicates: &[usize], values: &[Datum<'_>]) -> bool {
     predicates.is_empty() || predicates.iter().any(|at| values[*at] == Datum::Bool(true))
+}
+
+/// Constraints of a column by its domain.
+pub(crate) struct DomainColumn {
+    pub(crate) column: usize,
+    /// Name of the domain.
+    pub(crate) domain: String,
+    pub(crate) not_null: bool,
+    /// Names and conditions.
+    pub(crate) checks: Vec<(String, Expr)>,
+    /// The value cast to the type of the column, if that is an array of the domain: the cast checks the elements.
+    pub(crate) elements: Option<Expr>,
 }
 
 impl Writer {
@@ -117,6 +133,10 @@ impl Writer {
     /// Encodes and checks a row that has all its values.
     fn complete<'a>(&'a self, values: &[Datum<'a>], run: &Run<'a>) -> Result<&'a [u8]> {
         let columns = &self.table.schema.columns;
+        let is_refused = |one: &&DomainColumn| one.not_null && values[one.column].is_null();
+        if let Some(refused) = self.checks.domains.iter().find(is_refused) {
+            return Err(scalar::domain_null(&refused.domain));
+        }
         if let Some((column, _)) =
             columns.iter().zip(values).find(|(column, value)| column.not_null && !column.dropped && value.is_null())
         {
@@ -124,7 +144,7 @@ impl Writer {
         }
         let mut bytes = Vec::new();
         self.table.layout.encode(values, &mut bytes)?;
-        let row = self.checked(&bytes, run)?;
+        let row = self.checked(&bytes, &|_| true, run)?;
         if let Some(bounds) = &self.bounds
             && !bounds.holds(values, run)?
         {
@@ -167,6 +187,11 @@ impl Writer {
 
     /// Row `old` with these changes, which are all.
     fn changed<'a>(&'a self, old: &'a [u8], changes: &[(usize, Datum<'a>)], run: &Run<'a>) -> Result<&'a [u8]> {
+        let domains = self.checks.domains.iter().filter(|one| one.not_null);
+        let is_null = |of: usize| changes.iter().any(|(at, value)| *at == of && value.is_null());
+        if let Some(refused) = domains.into_iter().find(|one| is_null(one.column)) {
+            return Err(scalar::domain_null(&refused.domain));
+        }
         let column = |at: usize| &self.table.schema.columns[at];
         let is_refused = |at: usize, value: &Datum<'_>| column(at).not_null && !column(at).dropped && value.is_null();
         if let Some((at, _)) = changes.iter().find(|(at, value)| is_refused(*at, value)) {
@@ -184,7 +209,7 @@ impl Writer {
                 return Err(self.out_of_bounds(&values, run));
             }
         }
-        self.checked(&bytes, run)
+        self.checked(&bytes, &|column| changes.iter().any(|(at, _)| *at == column), run)
     }
 
     /// The values of a row with new ones in some columns.
@@ -225,9 +250,21 @@ impl Writer {
         error.with_detail(self.failing(values, &run.frame))
     }
 
-    /// Copies a row to the arena, sets slot `TARGET` to it, and evaluates the CHECK constraints.
-    fn checked<'a>(&'a self, bytes: &[u8], run: &Run<'a>) -> Result<&'a [u8]> {
+    /// Copies a row to the arena, sets slot `TARGET` to it, and evaluates the CHECK constraints. The constraints of domains hold
+    /// for the values that are `assigned`: others may be older than a constraint that is NOT VALID.
+    fn checked<'a>(&'a self, bytes: &[u8], assigned: &dyn Fn(usize) -> bool, run: &Run<'a>) -> Result<&'a [u8]> {
         let row = self.place(bytes, run);
+        let domains = self.checks.domains.iter().filter(|one| assigned(one.column));
+        for DomainColumn { domain, checks, elements, .. } in domains {
+            if let Some(elements) = elements {
+                elements.eval(&run.frame)?;
+            }
+            for (name, check) in checks {
+                if check.eval(&run.frame)? == Datum::Bool(false) {
+                    return Err(scalar::domain_violation(domain, name));
+                }
+            }
+        }
         for (name, check) in &self.checks.conditions {
             // A CHECK passes if it is NULL.
             if check.eval(&run.frame)? == Datum::Bool(false) {

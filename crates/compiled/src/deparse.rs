@@ -14,7 +14,8 @@ mod tests;
 mod typed;
 mod types;
 
-use model::{RowColumn, RowSchema};
+use model::{Lineage, RowColumn, RowSchema, TableId, TableName, Type};
+use parser::lexer::{Lexer, TokenKind};
 use parser::parse_expr;
 
 use self::typed::Typer;
@@ -42,6 +43,38 @@ pub fn condition(sql: &str, table: &RowSchema) -> String {
 pub fn expression(sql: &str, table: &RowSchema) -> String {
     let shown = || print::print(&Typer { table: Some(table) }.value(&parse_expr(sql).ok()?)?, false);
     shown().unwrap_or_else(|| sql.to_owned())
+}
+
+/// A CHECK condition of a domain over a base type, fully parenthesised.
+#[must_use]
+pub fn domain_condition(sql: &str, base: Type) -> String {
+    let schema = RowSchema {
+        id: TableId(0),
+        name: TableName::public(""),
+        version: 1,
+        lineage: Lineage::default(),
+        columns: vec![RowColumn::new(binder::VALUE, base)],
+        primary: None,
+        secondary: Vec::new(),
+        checks: Vec::new(),
+        foreign_keys: Vec::new(),
+    };
+    let text = condition(sql, &schema);
+    let mut shown = String::with_capacity(text.len());
+    let (mut lexer, mut done) = (Lexer::new(&text), 0);
+    while let Ok(token) = lexer.next() {
+        if token.kind == TokenKind::End {
+            break;
+        }
+        let (start, end) = (token.start as usize, token.end as usize);
+        if token.kind == TokenKind::Word && text.get(start..end) == Some(binder::VALUE) {
+            shown.push_str(&text[done..start]);
+            shown.push_str("VALUE");
+            done = end;
+        }
+    }
+    shown.push_str(&text[done..]);
+    shown
 }
 
 /// Reprints a result of [`default`] or [`condition`] with few parentheses.

@@ -48,7 +48,7 @@ pub use array::{ParamType, array_of, array_of_binary, array_of_text};
 pub use cast::{Zone, parse, parse_binary};
 pub use ddl::{
     Catalog, Change, Condition, Definition, Notice, Object, PartitionCheck, Rewrite, TEMPORARY, Work,
-    check_is_updatable, define, is_temporary, new_relation, set_option,
+    check_is_updatable, define, find_type, is_system_type, is_temporary, new_relation, no_type, row_type, set_option,
 };
 pub use dml::{Incoming, Load, Loaded, Refused};
 pub use foreign_keys::check_postponed;

@@ -551,8 +551,15 @@ fn constant_text(key: &PartitionKey, part: usize, value: &[u8], zone: &dyn Zone)
     let ty = key.parts.get(part).ok_or_else(|| Error::corrupt("a bound with more values than its key"))?.ty;
     let layout = RowLayout::new(&[ColumnLayout::new(ty, true)])?;
     let datum = layout.field(value, 0)?;
-    let mut text = text_of(&datum, zone);
-    text.push_str(&" ".repeat(ty.padding(&text)));
+    let mut text = String::new();
+    if ty.is_other() {
+        let (arena, session) = (bumpalo::Bump::new(), scalar::Session::default());
+        let ctx = scalar::Context { arena: &arena, session: &session };
+        scalar::output(&datum, catalog::TypeId(ty.oid()), &ctx, &mut text)?;
+    } else {
+        text = text_of(&datum, zone);
+        text.push_str(&" ".repeat(ty.padding(&text)));
+    }
     let is_bare = match ty {
         Type::Int4 => !text.starts_with('-'),
         Type::Numeric(_) => text.starts_with(|first: char| first.is_ascii_digit()) && text.contains('.'),

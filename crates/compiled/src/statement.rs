@@ -10,9 +10,8 @@ use env::Event;
 use model::{Datum, Error, Result, SequenceRef, SqlState, TableId};
 use rows::{RowTable, Txn, View};
 
-use crate::array::{Array, ParamType};
+use crate::array::ParamType;
 use crate::cast::Zone;
-use crate::derived_tables::Derived;
 use crate::dml::merge::Merge;
 use crate::dml::{Change, Insert, Late};
 use crate::exec::{ExecContext, ReadSource, ResumePoint, Slice, SubPlans};
@@ -20,7 +19,6 @@ use crate::lower::Parts;
 use crate::select::{Output, Select};
 use crate::sequences::Numbers;
 use crate::sort_limit::Emit;
-use crate::subquery::Subquery;
 
 /// Catalog lookups for statements.
 pub trait Tables {
@@ -45,28 +43,8 @@ pub trait Tables {
 
 /// A compiled statement. Valid as long as its tables keep the versions it was compiled for.
 pub struct Compiled {
-    params: Vec<ParamType>,
     work: Work,
-    /// Subqueries in expressions, by number.
-    subqueries: Vec<Subquery>,
-    /// Derived tables, by number.
-    derived: Vec<Derived>,
-    /// Number of hash tables in the plan.
-    hashed: usize,
-    /// Array parameters used in expressions, by number.
-    arrays: Vec<Array>,
-    /// Whether it changes a sequence.
-    counts: bool,
-    /// Whether a constant was read by the session's settings.
-    has_session_constants: bool,
-    /// Whether it has expressions that crate `scalar` computes.
-    computes: bool,
-    /// Changes in WITH, in the order in which they run.
-    changes: Vec<WithChange>,
-    /// Whether its queries must not see its changes: [`Txn::hide_changes`].
-    hides: bool,
-    /// The error of a constant expression, with which each run fails.
-    failure: Option<Error>,
+    parts: Parts,
 }
 
 /// A change in WITH.
@@ -135,77 +113,57 @@ pub enum Ran {
 
 impl Compiled {
     pub(crate) fn of(work: Work, parts: Parts) -> Compiled {
-        let Parts {
-            params,
-            subqueries,
-            derived,
-            hashed,
-            arrays,
-            counts,
-            has_session_constants,
-            computes,
-            changes,
-            hides,
-            failure,
-        } = parts;
-        Compiled {
-            params,
-            work,
-            subqueries,
-            derived,
-            hashed,
-            arrays,
-            counts,
-            has_session_constants,
-            computes,
-            changes,
-            hides,
-            failure,
-        }
+        Compiled { work, parts }
     }
 
     /// Whether a constant in it was read by the session's settings, such as a time by the time zone, or `today` by the
     /// clock. The plan is then that of one prepared statement, and not of the next statement with the same text.
     #[must_use]
     pub fn has_session_constants(&self) -> bool {
-        self.has_session_constants
+        self.parts.has_session_constants
+    }
+
+    /// Whether it names types of users without a table, so that it is valid only as long as these are the same.
+    #[must_use]
+    pub fn names_types(&self) -> bool {
+        self.parts.names_types
     }
 
     /// Whether a run asks for the session's facts ([`Zone::facts`]).
     #[must_use]
     pub fn needs_facts(&self) -> bool {
-        self.computes
+        self.parts.computes
     }
 
     /// Types of the parameters, `$1` first.
     #[must_use]
     pub fn params(&self) -> &[ParamType] {
-        &self.params
+        &self.parts.params
     }
 
     /// Whether it changes no rows, locks none and changes no sequence.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        let reads = matches!(&self.work, Work::Select(_)) && self.changes.is_empty();
-        reads && !self.queries().any(Select::locks) && !self.counts
+        let reads = matches!(&self.work, Work::Select(_)) && self.parts.changes.is_empty();
+        reads && !self.queries().any(Select::locks) && !self.parts.counts
     }
 
     /// Whether it has changes in WITH.
     #[must_use]
     pub fn changes_in_with(&self) -> bool {
-        !self.changes.is_empty()
+        !self.parts.changes.is_empty()
     }
 
     /// Whether rows are streamed without any state between them, so that [`Reading`] can stop after any row.
     #[must_use]
     pub fn goes_by_parts(&self) -> bool {
         let Work::Select(select) = &self.work else { return false };
-        let alone = self.subqueries.is_empty() && self.derived.is_empty() && self.hashed == 0;
+        let alone = self.parts.subqueries.is_empty() && self.parts.derived.is_empty() && self.parts.hashed == 0;
         self.is_read_only() && alone && select.goes_by_parts()
     }
 
-    fn parts(&self) -> SubPlans<'_> {
-        let Compiled { subqueries, derived, hashed, arrays, .. } = self;
+    fn sub_plans(&self) -> SubPlans<'_> {
+        let Parts { subqueries, derived, hashed, arrays, .. } = &self.parts;
         SubPlans { subqueries, derived, hashed: *hashed, arrays }
     }
 
@@ -214,7 +172,7 @@ impl Compiled {
     #[must_use]
     pub fn takes_rows(&self) -> bool {
         let takes = matches!(&self.work, Work::Insert(insert) if insert.takes_rows());
-        takes && !self.params.is_empty() && self.changes.is_empty()
+        takes && !self.parts.params.is_empty() && self.parts.changes.is_empty()
     }
 
     /// The error of a constant expression, with which each run fails.
@@ -222,17 +180,17 @@ impl Compiled {
     /// # Errors
     /// That error.
     pub fn check_constants(&self) -> Result<()> {
-        self.failure.clone().map_or(Ok(()), Err)
+        self.parts.failure.clone().map_or(Ok(()), Err)
     }
 
     /// Checks what a run does not begin with: other parameters, and constants that cannot be computed.
     fn check(&self, params: &[Datum<'_>]) -> Result<()> {
-        let fits = match params.len().checked_rem(self.params.len()) {
+        let fits = match params.len().checked_rem(self.parts.params.len()) {
             Some(0) if self.takes_rows() => !params.is_empty(),
-            _ => params.len() == self.params.len(),
+            _ => params.len() == self.parts.params.len(),
         };
         if !fits {
-            let text = format!("{} parameters given, {} expected", params.len(), self.params.len());
+            let text = format!("{} parameters given, {} expected", params.len(), self.parts.params.len());
             return Err(Error::new(SqlState::PROTOCOL_VIOLATION, text));
         }
         self.check_constants()
@@ -266,14 +224,14 @@ impl Compiled {
 
     /// The statement's own work, and the changes in WITH.
     fn works(&self) -> impl Iterator<Item = &Work> {
-        self.changes.iter().map(|change| &change.work).chain(std::iter::once(&self.work))
+        self.parts.changes.iter().map(|change| &change.work).chain(std::iter::once(&self.work))
     }
 
     /// Number of records of the tables that unions read as a whole, as far as it is known now: their rows are kept in memory.
     #[must_use]
     pub fn rows_united(&self) -> u64 {
         let mut selects = Vec::new();
-        self.derived.iter().filter(|one| one.rows.is_set()).for_each(|one| one.rows.selects(&mut selects));
+        self.parts.derived.iter().filter(|one| one.rows.is_set()).for_each(|one| one.rows.selects(&mut selects));
         let scanned = selects.iter().flat_map(|select| {
             let whole = select.steps().iter().filter(|step| step.access.is_whole());
             whole.filter_map(|step| select.tables.get(step.slot))
@@ -289,8 +247,8 @@ impl Compiled {
             Work::Change(_) | Work::Changes(_) | Work::Merge(_) => None,
         });
         let mut derived = Vec::new();
-        self.derived.iter().for_each(|one| one.rows.selects(&mut derived));
-        own.chain(self.subqueries.iter().map(|one| &one.select)).chain(derived)
+        self.parts.derived.iter().for_each(|one| one.rows.selects(&mut derived));
+        own.chain(self.parts.subqueries.iter().map(|one| &one.select)).chain(derived)
     }
 
     /// The access paths in join order, as text, for EXPLAIN and tests.
@@ -327,8 +285,8 @@ impl Compiled {
     }
 
     fn in_order<'a>(&'a self, ctx: &'a ExecContext<'a>, emit: Emit<'_, 'a>) -> Result<u64> {
-        for WithChange { work, rows } in &self.changes {
-            let (layout, mut made, mut bytes) = (&self.derived[*rows].layout, Vec::new(), Vec::new());
+        for WithChange { work, rows } in &self.parts.changes {
+            let (layout, mut made, mut bytes) = (&self.parts.derived[*rows].layout, Vec::new(), Vec::new());
             work.run(ctx, &mut |row| {
                 ctx.look()?;
                 bytes.clear();
@@ -380,11 +338,11 @@ pub fn run(
 ) -> Result<Ran> {
     compiled.check(params)?;
     let arena = Bump::new();
-    let ctx = ExecContext::new(params, &arena, guard, session, compiled.parts(), ReadSource::of(txn));
-    let ctx = if compiled.takes_rows() { ctx.with_rows_of(compiled.params.len()) } else { ctx };
-    let ctx = if compiled.hides { ctx.with_late_checks() } else { ctx };
+    let ctx = ExecContext::new(params, &arena, guard, session, compiled.sub_plans(), ReadSource::of(txn));
+    let ctx = if compiled.takes_rows() { ctx.with_rows_of(compiled.parts.params.len()) } else { ctx };
+    let ctx = if compiled.parts.hides { ctx.with_late_checks() } else { ctx };
     let emit: Emit<'_, '_> = &mut |row| sink(row).map(ControlFlow::Continue);
-    let ran = if compiled.hides { compiled.hiding(&ctx, emit) } else { compiled.work.run(&ctx, emit) };
+    let ran = if compiled.parts.hides { compiled.hiding(&ctx, emit) } else { compiled.work.run(&ctx, emit) };
     match (ran, ctx.waits()) {
         (Ok(rows), _) => Ok(Ran::Done { rows }),
         (Err(_), Some(event)) => Ok(Ran::Wait(event)),
@@ -428,7 +386,7 @@ impl Reading {
         };
         let arena = Bump::new();
         let source = ReadSource::View(view.clone(), RefCell::default());
-        let mut ctx = ExecContext::new(params, &arena, guard, session, compiled.parts(), source);
+        let mut ctx = ExecContext::new(params, &arena, guard, session, compiled.sub_plans(), source);
         let place = std::mem::replace(&mut self.0, ResumePoint::End);
         if compiled.goes_by_parts() {
             ctx = ctx.with_slice(Slice::at(place));

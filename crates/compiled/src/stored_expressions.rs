@@ -11,12 +11,12 @@ use std::sync::Arc;
 use binder::DefinitionClause;
 use binder::tree::{Table, TableColumn};
 use catalog::TypeId;
-use model::{Datum, Error, Result, RowColumn, RowSchema, SequenceRef, SqlState, TableId, Type};
+use model::{Datum, Error, Result, RowColumn, RowSchema, SequenceRef, SqlState, TableId, Type, user_types};
 use parser::ast::{self, ExprKind};
 use parser::lexer::{Lexer, TokenKind};
 use rows::RowTable;
 
-use crate::constraints::{Checks, GeneratedColumn, TARGET};
+use crate::constraints::{Checks, DomainColumn, GeneratedColumn, TARGET};
 use crate::expr::{Expr, Value};
 use crate::lower::{Lower, Parts, lower_expression};
 use crate::statement::Tables;
@@ -37,7 +37,9 @@ impl StoredExpressions<'_> {
     /// # Errors
     /// XX001 for text that is no expression; those of the binder.
     pub(crate) fn checks(&mut self, table: &Arc<RowTable>) -> Lower<Arc<Checks>> {
-        if let Some(checks) = table.derived.get::<Checks>() {
+        if let Some(checks) = table.derived.get::<Checks>()
+            && self.has_domains_of(&checks)
+        {
             self.parts.computes |= checks.computes;
             return Ok(checks);
         }
@@ -52,6 +54,7 @@ impl StoredExpressions<'_> {
         for (at, column) in table.schema.columns.iter().enumerate() {
             let Some(sql) = &column.generated else { continue };
             let (value, needs) = generated(sql, table, at, TARGET, self.tables)?;
+            is_shared &= !needs.has_session_constants;
             checks.computes |= needs.computes;
             let (mut reads, is_hidden) = (reads(sql, &table.schema)?, column.is_hidden());
             let predicates = predicates_of(&table.schema, at);
@@ -63,6 +66,35 @@ impl StoredExpressions<'_> {
             checks.generated.push(GeneratedColumn { column: at, reads, is_hidden, predicates, value });
         }
         checks.generated.sort_by_key(|one| !one.predicates.is_empty());
+        for (at, column) in table.schema.shown() {
+            let Some(domain) = column.domain else { continue };
+            let levels = binder::domain_levels(self.session, domain)?;
+            checks.domain_versions.extend(levels.iter().map(|spec| (spec.oid, spec.version)));
+            let (mut not_null, mut conditions) = (false, Vec::new());
+            let name = levels.first().map_or_else(String::new, |spec| spec.name.table.clone());
+            if user_types::is_array(domain) {
+                let (expr, of) = (parsed(&domain_cast(column, domain))?, table_column(column));
+                let (elements, needs) = self.noted(&expr, Some(table), DefinitionClause::Using(&of), self.tables)?;
+                is_shared &= !needs.has_session_constants;
+                checks.computes |= needs.computes;
+                let elements = Some(elements);
+                checks.domains.push(DomainColumn { column: at, domain: name, not_null, checks: conditions, elements });
+                continue;
+            }
+            for level in levels.iter().rev() {
+                let Some(domain) = level.domain() else { continue };
+                not_null |= domain.not_null;
+                for check in &domain.checks {
+                    let expr = domain_check(&check.condition, &column.name)?;
+                    let (condition, needs) = self.noted(&expr, Some(table), DefinitionClause::Check, self.tables)?;
+                    is_shared &= !needs.has_session_constants;
+                    checks.computes |= needs.computes;
+                    conditions.push((check.name.clone(), condition));
+                }
+            }
+            let (domain, elements) = (name, None);
+            checks.domains.push(DomainColumn { column: at, domain, not_null, checks: conditions, elements });
+        }
         self.parts.computes |= checks.computes;
         let checks = Arc::new(checks);
         if is_shared {
@@ -71,13 +103,28 @@ impl StoredExpressions<'_> {
         Ok(checks)
     }
 
+    /// Whether the domains of a table's columns are still those of these constraints: a domain may have changed while the
+    /// table was only known to its transaction.
+    fn has_domains_of(&self, checks: &Checks) -> bool {
+        let is_same = |(oid, version): &(u32, u32)| {
+            binder::user_type(self.session, *oid).is_ok_and(|spec| spec.version == *version)
+        };
+        checks.domain_versions.iter().all(is_same)
+    }
+
     /// The default of a column; NULL if it has none.
     ///
     /// # Errors
     /// 42P01 for a sequence that does not exist; as [`StoredExpressions::checks`].
     pub(crate) fn default(&mut self, table: &RowTable, column: usize) -> Lower<Expr> {
         let column = &table.schema.columns[column];
-        let Some(sql) = &column.default else { return Ok(Expr::Value(Value::Plain(Datum::Null))) };
+        let of_domain = match (&column.default, column.domain) {
+            (None, Some(domain)) => domain_default(self.session, domain)?,
+            _ => None,
+        };
+        let Some(sql) = column.default.as_ref().or(of_domain.as_ref()) else {
+            return Ok(Expr::Value(Value::Plain(Datum::Null)));
+        };
         let mut expr = parsed(sql)?;
         let sequences = numbered(&mut expr, &mut |name| self.sequence(name, &table.schema.name.schema))?;
         let tables = WithSequences { tables: self.tables, sequences };
@@ -243,6 +290,37 @@ pub(crate) fn index_key(
     let bound = binder::bind_expression(&Facts(session), "", expr, Some(&described), clause)?;
     let (lowered, _) = lower_expression(&bound, Some((table, TARGET)), tables, session)?;
     Ok((bound.expr.ty, bound.expr.typmod, lowered))
+}
+
+/// The default of a domain, or of the one that it constrains further.
+///
+/// # Errors
+/// As [`binder::domain_levels`].
+pub(crate) fn domain_default(session: &scalar::Session, domain: u32) -> Result<Option<String>> {
+    if user_types::is_array(domain) {
+        return Ok(None);
+    }
+    let levels = binder::domain_levels(session, domain)?;
+    Ok(levels.iter().find_map(|spec| spec.domain()?.default.clone()))
+}
+
+/// SQL of a cast of a column to an array of a domain.
+pub(crate) fn domain_cast(column: &RowColumn, array: u32) -> String {
+    let domain = user_types::reference(array & !1);
+    format!("{}::pg_catalog.\"{domain}\"[]", crate::ddl::quoted(&column.name))
+}
+
+/// The condition of a domain as one on a column.
+///
+/// # Errors
+/// As [`parsed`].
+pub(crate) fn domain_check(condition: &str, column: &str) -> Result<ast::Expr> {
+    let mut expr = parsed(condition)?;
+    expr.visit_mut(&mut |part| match &mut part.kind {
+        ExprKind::Column(name) if name.as_str() == binder::VALUE => *name = column.into(),
+        _ => {}
+    });
+    Ok(expr)
 }
 
 /// Number and type modifier of a type as a definition names it.

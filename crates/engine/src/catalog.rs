@@ -1,15 +1,15 @@
-//! The catalog: schemas, tables, indexes, sequences and views at one LSN.
+//! The catalog: schemas, types, tables, indexes, sequences and views at one LSN.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::{
-    Column, ColumnId, ColumnRole, DataType, Error, PartitionKeySource, Result, RowIndex, RowSchema, RowSchemaRef,
-    SequenceRef, SqlState, TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, Type, ViewRef,
-    ViewSpec, limits,
+    Column, ColumnId, ColumnRole, DataType, Error, PartitionKeySource, Result, RowColumn, RowIndex, RowSchema,
+    RowSchemaRef, SequenceRef, SqlState, TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, Type,
+    TypeSpec, TypeSpecRef, ViewRef, ViewSpec, limits, user_types,
 };
 
-use crate::catalog_object::{CatalogObject, CommentKey, ObjectKey, encode_view};
+use crate::catalog_object::{CatalogObject, CommentKey, ObjectKey, encode_type, encode_view};
 
 /// Schemas, tables, indexes, sequences and views. Immutable; a change returns a new catalog.
 ///
@@ -24,6 +24,11 @@ pub struct Catalog {
     sequences: BTreeMap<u32, SequenceRef>,
     views: BTreeMap<u32, ViewRef>,
     comments: BTreeMap<CommentKey, Arc<str>>,
+    types: BTreeMap<u32, TypeSpecRef>,
+    /// Numbers of user types by name.
+    type_names: BTreeMap<TableName, u32>,
+    /// Numbers of user types by OID.
+    type_oids: BTreeMap<u32, u32>,
     /// Names of all relations except `columns` tables.
     relations: BTreeMap<TableName, Relation>,
 }
@@ -74,6 +79,9 @@ impl Default for Catalog {
             sequences: BTreeMap::new(),
             views: BTreeMap::new(),
             comments: BTreeMap::new(),
+            types: BTreeMap::new(),
+            type_names: BTreeMap::new(),
+            type_oids: BTreeMap::new(),
             relations: BTreeMap::new(),
         }
     }
@@ -177,6 +185,33 @@ impl Catalog {
         self.comments.iter()
     }
 
+    /// The type of a user called `name`.
+    #[must_use]
+    pub fn user_type(&self, name: &TableName) -> Option<&TypeSpecRef> {
+        self.types.get(self.type_names.get(name)?)
+    }
+
+    /// All types of users, by number.
+    pub fn types(&self) -> impl Iterator<Item = &TypeSpecRef> {
+        self.types.values()
+    }
+
+    /// The type of a user with an OID.
+    #[must_use]
+    pub fn type_by_oid(&self, oid: u32) -> Option<&TypeSpecRef> {
+        self.types.get(self.type_oids.get(&oid)?)
+    }
+
+    /// Columns of `rows` tables that have a user type or an array of it: table and position.
+    pub fn columns_of_type(&self, oid: u32) -> impl Iterator<Item = (&RowSchemaRef, usize)> {
+        let is_it =
+            move |column: &RowColumn| (!column.dropped || column.is_hidden()) && column.user_type() == Some(oid);
+        let of = move |table: &'_ RowSchemaRef| {
+            table.columns.iter().enumerate().filter(|(_, column)| is_it(column)).map(|(at, _)| at).collect::<Vec<_>>()
+        };
+        self.row_tables.values().flat_map(move |table| of(table).into_iter().map(move |at| (table, at)))
+    }
+
     /// Schema and name of a table or view.
     #[must_use]
     pub fn name_of(&self, object: u32) -> Option<&TableName> {
@@ -255,8 +290,9 @@ impl Catalog {
         let row_tables = self.row_tables.values().cloned().map(CatalogObject::RowTable);
         let sequences = self.sequences.values().cloned().map(CatalogObject::Sequence);
         let views = self.views.values().cloned().map(CatalogObject::View);
+        let types = self.types.values().cloned().map(CatalogObject::Type);
         let comments = self.comments.iter().map(|(key, text)| CatalogObject::Comment(*key, Arc::clone(text)));
-        schemas.chain(tables).chain(row_tables).chain(sequences).chain(views).chain(comments)
+        schemas.chain(types).chain(tables).chain(row_tables).chain(sequences).chain(views).chain(comments)
     }
 
     /// The object with this key, if it exists.
@@ -268,6 +304,7 @@ impl Catalog {
             ObjectKey::Sequence(id) => self.sequences.get(id).cloned().map(CatalogObject::Sequence),
             ObjectKey::View(id) => self.views.get(id).cloned().map(CatalogObject::View),
             ObjectKey::Comment(key) => self.comment(key).map(|text| CatalogObject::Comment(*key, Arc::clone(text))),
+            ObjectKey::Type(id) => self.types.get(id).cloned().map(CatalogObject::Type),
         }
     }
 
@@ -287,6 +324,7 @@ impl Catalog {
             || self.row_tables.contains_key(&id)
             || self.sequences.contains_key(&number)
             || self.views.contains_key(&number)
+            || self.types.contains_key(&number)
     }
 
     /// Returns a catalog with an object added, or replaced by its next version.
@@ -305,6 +343,7 @@ impl Catalog {
                 next.comments.insert(key, text);
                 Ok(next)
             }
+            CatalogObject::Type(spec) => self.with_type(spec),
         }
     }
 
@@ -323,6 +362,7 @@ impl Catalog {
                 next.comments.remove(key);
                 Ok(next)
             }
+            ObjectKey::Type(id) => self.without_type(*id),
         }
     }
 
@@ -336,6 +376,9 @@ impl Catalog {
         next.views.retain(|id, _| !is_temporary(*id));
         next.row_tables.retain(|id, _| !is_temporary(id.0));
         next.sequences.retain(|_, sequence| !sequence.name.is_temporary());
+        next.types.retain(|_, spec| !spec.name.is_temporary());
+        next.type_names.retain(|name, _| !name.is_temporary());
+        next.type_oids.retain(|_, id| next.types.contains_key(id));
         next.relations.retain(|name, _| !name.is_temporary());
         next.schemas.retain(|schema| !schema.starts_with(TEMPORARY_SCHEMA));
         Some(next.check())
@@ -364,7 +407,94 @@ impl Catalog {
             )
             .with_kind(model::ErrorKind::Invalid));
         }
+        if let Some(name) = self.type_names.keys().find(|one| one.schema == name) {
+            let text = format!("schema \"{}\" still holds type {name}", name.schema);
+            let error = Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text);
+            return Err(error.with_kind(model::ErrorKind::Invalid));
+        }
         Ok(next)
+    }
+
+    /// Returns a catalog with a type of a user added or changed.
+    ///
+    /// # Errors
+    /// 42710, 3F000, 54000; 42704 if the type that a domain constrains does not exist.
+    pub(crate) fn with_type(&self, spec: TypeSpecRef) -> Result<Catalog> {
+        let mut next = self.clone();
+        if let Some(old) = next.types.remove(&spec.id) {
+            next.type_names.remove(&old.name);
+        }
+        next.check_schema(&spec.name)?;
+        if next.type_names.contains_key(&spec.name) || next.is_row_type(&spec.name) {
+            return Err(type_exists(&spec.name));
+        }
+        if next.types.len() >= limits::TABLES_MAX {
+            let text = format!("type {} would be one more than the limit of {}", spec.name, limits::TABLES_MAX);
+            return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text));
+        }
+        next.check_named(below(&spec))?;
+        let mut definition = Vec::new();
+        encode_type(&spec, &mut definition);
+        if definition.len() > limits::VIEW_BYTES_MAX {
+            let (bytes, limit) = (definition.len(), limits::VIEW_BYTES_MAX);
+            let text = format!("the definition of type {} has {bytes} bytes; the limit is {limit}", spec.name);
+            return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text));
+        }
+        next.type_names.insert(spec.name.clone(), spec.id);
+        next.type_oids.insert(spec.oid, spec.id);
+        next.types.insert(spec.id, spec);
+        Ok(next)
+    }
+
+    /// Returns a catalog with a type of a user removed.
+    ///
+    /// # Errors
+    /// 2BP01 if a column has the type, a domain constrains it, or a stored expression names it.
+    pub(crate) fn without_type(&self, id: u32) -> Result<Catalog> {
+        let mut next = self.clone();
+        let Some(spec) = next.types.remove(&id) else { return Ok(next) };
+        next.type_names.remove(&spec.name);
+        next.type_oids.remove(&spec.oid);
+        let column = self
+            .columns_of_type(spec.oid)
+            .next()
+            .map(|(table, at)| format!("column {} of table {}", table.columns[at].name, table.name.table));
+        let is_named = |sql: &str| user_types::is_named_in(spec.oid, sql);
+        let domain = || {
+            let is_of = |other: &&TypeSpecRef| below(other).any(|oid| oid == spec.oid) || other.texts().any(is_named);
+            Some(format!("type {}", next.types.values().find(is_of)?.name.table))
+        };
+        let table = || {
+            let table = self.row_tables.values().find(|table| table.texts().any(is_named))?;
+            Some(format!("table {}", table.name.table))
+        };
+        let view = || {
+            let view = self.views.values().find(|view| is_named(&view.query))?;
+            Some(format!("view {}", view.name.table))
+        };
+        let Some(dependent) = column.or_else(domain).or_else(table).or_else(view) else { return Ok(next) };
+        let text = format!("cannot drop type {} because other objects depend on it", spec.name.table);
+        let error = Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text);
+        Err(error
+            .with_detail(format!("{dependent} depends on type {}", spec.name.table))
+            .with_hint("Use DROP ... CASCADE to drop the dependent objects too."))
+    }
+
+    /// Whether a table or view of this name has a type of rows.
+    fn is_row_type(&self, name: &TableName) -> bool {
+        let relation = self.relations.get(name);
+        self.tables.contains_key(name) || matches!(relation, Some(Relation::RowTable(_) | Relation::View(_)))
+    }
+
+    /// Checks that the user types of a table's columns and expressions exist.
+    fn check_types(&self, table: &RowSchema) -> Result<()> {
+        let columns = table.columns.iter().filter(|column| !column.dropped || column.is_hidden());
+        self.check_named(columns.filter_map(RowColumn::user_type).chain(table.texts().flat_map(user_types::named_in)))
+    }
+
+    /// Checks that user types with these OIDs exist.
+    fn check_named(&self, mut oids: impl Iterator<Item = u32>) -> Result<()> {
+        oids.find(|oid| !self.type_oids.contains_key(oid)).map_or(Ok(()), |oid| Err(no_type(oid)))
     }
 
     /// Returns a catalog with a table added, or replaced by its next version.
@@ -385,6 +515,9 @@ impl Catalog {
     }
 
     fn check_free(&self, name: &TableName) -> Result<()> {
+        if self.type_names.contains_key(name) {
+            return Err(type_exists(name));
+        }
         if !self.has_relation(name) {
             return Ok(());
         }
@@ -417,6 +550,7 @@ impl Catalog {
     pub(crate) fn with_row_table(&self, table: RowSchemaRef) -> Result<Catalog> {
         let mut next = self.without_table(table.id);
         next.check_schema(&table.name)?;
+        next.check_types(&table)?;
         next.check_count(&table.name, false)?;
         next.check_free(&table.name)?;
         next.relations.insert(table.name.clone(), Relation::RowTable(table.id));
@@ -459,6 +593,7 @@ impl Catalog {
         let mut next = self.without_view(view.id);
         next.check_schema(&view.name)?;
         next.check_count(&view.name, false)?;
+        next.check_named(user_types::named_in(&view.query))?;
         // The name of a materialized view is that of the table with its rows.
         if view.materialized.is_none() {
             next.check_free(&view.name)?;
@@ -620,6 +755,24 @@ impl Catalog {
         }
         next.check()
     }
+}
+
+/// OIDs of the user types that a domain is made of.
+fn below(spec: &TypeSpec) -> impl Iterator<Item = u32> {
+    let domain = spec.domain();
+    let over = domain.map(|domain| domain.over).filter(|over| *over != 0);
+    let base = domain.map(|domain| domain.base.oid() & !1).filter(|oid| user_types::is_enum(*oid));
+    over.into_iter().chain(base)
+}
+
+fn no_type(oid: u32) -> Error {
+    let name = user_types::name(oid).map_or_else(|| format!("with OID {oid}"), |name| format!("\"{name}\""));
+    Error::new(SqlState::UNDEFINED_OBJECT, format!("type {name} does not exist"))
+}
+
+/// PostgreSQL's error for the name of a type that exists.
+fn type_exists(name: &TableName) -> Error {
+    Error::new(SqlState::DUPLICATE_OBJECT, format!("type \"{}\" already exists", name.table))
 }
 
 /// All indexes of a table.

@@ -13,10 +13,11 @@ mod lineage;
 use std::sync::Arc;
 
 use model::{
-    CheckOption, Column, ColumnId, ColumnRole, DataType, Deferral, Identity, Materialized, Referential, Result,
-    RowCheck, RowColumn, RowForeignKey, RowIndex, RowIndexKey, RowSchema, RowSchemaRef, SequenceOwner, SequenceRef,
-    SequenceSpec, TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, Type, ViewBase, ViewColumn,
-    ViewRef, ViewReference, ViewReferenceColumn, ViewSpec,
+    CheckOption, Column, ColumnId, ColumnRole, DataType, Deferral, Domain, DomainCheck, EnumLabel, Identity,
+    Materialized, Referential, Result, RowCheck, RowColumn, RowForeignKey, RowIndex, RowIndexKey, RowSchema,
+    RowSchemaRef, SequenceOwner, SequenceRef, SequenceSpec, TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions,
+    TableRef, Type, TypeSpec, TypeSpecRef, UserType, ViewBase, ViewColumn, ViewRef, ViewReference, ViewReferenceColumn,
+    ViewSpec, user_types,
 };
 use rows::RowTable;
 
@@ -29,6 +30,7 @@ const KIND_TABLE: u8 = 2;
 const KIND_ROW_TABLE: u8 = 3;
 const KIND_SEQUENCE: u8 = 4;
 const KIND_VIEW: u8 = 5;
+const KIND_TYPE: u8 = 6;
 const KIND_COMMENT: u8 = 32;
 
 /// An object of the catalog, with its definition.
@@ -40,6 +42,7 @@ pub(crate) enum CatalogObject {
     Sequence(SequenceRef),
     View(ViewRef),
     Comment(CommentKey, Arc<str>),
+    Type(TypeSpecRef),
 }
 
 /// Kind and identity of an object: its number, or the name of a schema. Ordered so that an object
@@ -47,6 +50,7 @@ pub(crate) enum CatalogObject {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ObjectKey {
     Schema(String),
+    Type(u32),
     Table(TableId),
     RowTable(TableId),
     Sequence(u32),
@@ -92,6 +96,7 @@ impl ObjectKey {
             ObjectKey::Sequence(_) => KIND_SEQUENCE,
             ObjectKey::View(_) => KIND_VIEW,
             ObjectKey::Comment(_) => KIND_COMMENT,
+            ObjectKey::Type(_) => KIND_TYPE,
         }
     }
 
@@ -101,7 +106,7 @@ impl ObjectKey {
         match self {
             ObjectKey::Schema(_) | ObjectKey::Comment(_) => None,
             ObjectKey::Table(id) | ObjectKey::RowTable(id) => Some(id.0),
-            ObjectKey::Sequence(id) | ObjectKey::View(id) => Some(*id),
+            ObjectKey::Sequence(id) | ObjectKey::View(id) | ObjectKey::Type(id) => Some(*id),
         }
     }
 
@@ -110,7 +115,7 @@ impl ObjectKey {
         match self {
             ObjectKey::Schema(name) => out.put_bytes(name.as_bytes()),
             ObjectKey::Table(id) | ObjectKey::RowTable(id) => out.put_bytes(&id.0.to_le_bytes()),
-            ObjectKey::Sequence(id) | ObjectKey::View(id) => out.put_bytes(&id.to_le_bytes()),
+            ObjectKey::Sequence(id) | ObjectKey::View(id) | ObjectKey::Type(id) => out.put_bytes(&id.to_le_bytes()),
             ObjectKey::Comment(CommentKey { class, object, column }) => {
                 let numbers = [class.to_le_bytes(), object.to_le_bytes(), column.to_le_bytes()];
                 out.put_bytes(numbers.as_flattened());
@@ -133,6 +138,7 @@ impl ObjectKey {
             KIND_SEQUENCE => ObjectKey::Sequence(id.u32()?),
             KIND_VIEW => ObjectKey::View(id.u32()?),
             KIND_COMMENT => ObjectKey::Comment(CommentKey { class: id.u32()?, object: id.u32()?, column: id.u32()? }),
+            KIND_TYPE => ObjectKey::Type(id.u32()?),
             other => return Err(take.malformed(&format!("has an object of kind {other}"))),
         };
         id.end()?;
@@ -149,6 +155,7 @@ impl std::fmt::Display for ObjectKey {
             ObjectKey::Sequence(id) => write!(f, "sequence number {id}"),
             ObjectKey::View(id) => write!(f, "view number {id}"),
             ObjectKey::Comment(key) => write!(f, "comment on {key}"),
+            ObjectKey::Type(id) => write!(f, "type number {id}"),
         }
     }
 }
@@ -162,6 +169,7 @@ impl std::fmt::Display for CatalogObject {
             CatalogObject::Sequence(sequence) => write!(f, "sequence {}", sequence.name),
             CatalogObject::View(view) => write!(f, "view {}", view.name),
             CatalogObject::Comment(key, _) => write!(f, "comment on {key}"),
+            CatalogObject::Type(spec) => write!(f, "type {}", spec.name),
         }
     }
 }
@@ -175,6 +183,7 @@ impl CatalogObject {
             CatalogObject::RowTable(schema) => schema.name.is_temporary(),
             CatalogObject::Sequence(sequence) => sequence.name.is_temporary(),
             CatalogObject::View(view) => view.name.is_temporary(),
+            CatalogObject::Type(spec) => spec.name.is_temporary(),
             // Those on temporary objects are not stored.
             CatalogObject::Comment(..) => false,
         }
@@ -188,6 +197,7 @@ impl CatalogObject {
             CatalogObject::Sequence(sequence) => ObjectKey::Sequence(sequence.id),
             CatalogObject::View(view) => ObjectKey::View(view.id),
             CatalogObject::Comment(key, _) => ObjectKey::Comment(*key),
+            CatalogObject::Type(spec) => ObjectKey::Type(spec.id),
         }
     }
 
@@ -214,6 +224,7 @@ impl CatalogObject {
             CatalogObject::Sequence(sequence) => encode_sequence(sequence, &mut definition),
             CatalogObject::View(view) => encode_view(view, &mut definition),
             CatalogObject::Comment(_, text) => definition.extend_from_slice(text.as_bytes()),
+            CatalogObject::Type(spec) => encode_type(spec, &mut definition),
         }
         out.put_bytes(&definition);
     }
@@ -233,6 +244,7 @@ impl CatalogObject {
                     std::str::from_utf8(take.rest()).map_err(|_| take.malformed("has a comment that is not UTF-8"))?;
                 CatalogObject::Comment(key, text.into())
             }
+            ObjectKey::Type(id) => CatalogObject::Type(decode_type(id, &mut take)?),
         };
         take.end()?;
         Ok(object)
@@ -352,6 +364,7 @@ const COLUMN_DEFAULT: u8 = 4;
 const COLUMN_MISSING: u8 = 8;
 const COLUMN_GENERATED: u8 = 16;
 const COLUMN_COLLATION: u8 = 32;
+const COLUMN_DOMAIN: u8 = 64;
 const INDEX_UNIQUE: u8 = 1;
 const INDEX_CONSTRAINT: u8 = 2;
 const INDEX_HASH: u8 = 4;
@@ -386,7 +399,8 @@ fn encode_row_schema(schema: &RowSchema, out: &mut Vec<u8>) {
                 | flag(column.default.is_some(), COLUMN_DEFAULT)
                 | flag(column.missing.is_some(), COLUMN_MISSING)
                 | flag(column.generated.is_some(), COLUMN_GENERATED)
-                | flag(column.collation.is_some(), COLUMN_COLLATION),
+                | flag(column.collation.is_some(), COLUMN_COLLATION)
+                | flag(column.domain.is_some(), COLUMN_DOMAIN),
         );
         out.put_u8(column.identity.map_or(0, |identity| identity as u8));
         if let Some(default) = &column.default {
@@ -400,6 +414,9 @@ fn encode_row_schema(schema: &RowSchema, out: &mut Vec<u8>) {
         }
         if let Some(collation) = &column.collation {
             out.put_bytes(collation.as_bytes());
+        }
+        if let Some(domain) = column.domain {
+            out.put_u32(domain);
         }
     }
     out.put_u8(u8::from(schema.primary.is_some()));
@@ -495,6 +512,10 @@ fn decode_row_column(take: &mut Take<'_>) -> Result<RowColumn> {
     let missing = if flags & COLUMN_MISSING == 0 { None } else { Some(take.bytes()?.into()) };
     let generated = if flags & COLUMN_GENERATED == 0 { None } else { Some(take.text()?.to_owned()) };
     let collation = if flags & COLUMN_COLLATION == 0 { None } else { Some(take.text()?.to_owned()) };
+    let domain = if flags & COLUMN_DOMAIN == 0 { None } else { Some(take.u32()?) };
+    if domain.is_some_and(|oid| !user_types::is_constrained(oid)) {
+        return Err(take.malformed("has a column of a domain that is none"));
+    }
     Ok(RowColumn {
         name,
         ty: ty.ok_or_else(|| take.malformed(&format!("has a column of type {oid}, {typmod}")))?,
@@ -504,6 +525,7 @@ fn decode_row_column(take: &mut Take<'_>) -> Result<RowColumn> {
         generated,
         collation,
         missing,
+        domain,
         dropped: flags & COLUMN_DROPPED != 0,
     })
 }
@@ -587,6 +609,77 @@ fn decode_sequence(id: u32, take: &mut Take<'_>) -> Result<SequenceSpec> {
     let sequence = SequenceSpec { id, name, ty, start, increment, min, max, cache, cycle, owner };
     sequence.check().map_err(|error| take.malformed(&error.to_string()))?;
     Ok(sequence)
+}
+
+pub(crate) fn encode_type(spec: &TypeSpec, out: &mut Vec<u8>) {
+    encode_name(&spec.name, out);
+    out.put_u32(spec.version);
+    out.put_u32(spec.oid);
+    match &spec.kind {
+        UserType::Enum(labels) => {
+            out.put_u8(1);
+            out.put_u32(labels.len() as u32);
+            for label in labels {
+                out.put_u32(label.number);
+                out.put_u32(label.sort_order);
+                out.put_bytes(label.label.as_bytes());
+            }
+        }
+        UserType::Domain(domain) => {
+            out.put_u8(2);
+            out.put_u32(domain.base.oid());
+            out.put_u32(domain.base.typmod().cast_unsigned());
+            out.put_u32(domain.over);
+            out.put_u8(u8::from(domain.not_null) | u8::from(domain.default.is_some()) << 1);
+            if let Some(default) = &domain.default {
+                out.put_bytes(default.as_bytes());
+            }
+            out.put_u32(domain.checks.len() as u32);
+            for check in &domain.checks {
+                out.put_bytes(check.name.as_bytes());
+                out.put_bytes(check.condition.as_bytes());
+                out.put_u8(check.is_valid.into());
+            }
+        }
+    }
+}
+
+/// Decodes the bytes of [`encode_type`].
+fn decode_type(id: u32, take: &mut Take<'_>) -> Result<TypeSpecRef> {
+    let name = decode_name(take)?;
+    let (version, oid) = (take.u32()?, take.u32()?);
+    let kind = match take.u8()? {
+        1 => {
+            let label = |take: &mut Take<'_>| {
+                Ok(EnumLabel { number: take.u32()?, sort_order: take.u32()?, label: take.text()?.to_owned() })
+            };
+            UserType::Enum((0..take.count(12)?).map(|_| label(take)).collect::<Result<_>>()?)
+        }
+        2 => UserType::Domain(decode_domain(take)?),
+        other => return Err(take.malformed(&format!("has a type of kind {other}"))),
+    };
+    let spec = Arc::new(TypeSpec { id, name, version, oid, kind });
+    spec.check().map_err(|error| take.malformed(&error.to_string()))?;
+    Ok(spec)
+}
+
+fn decode_domain(take: &mut Take<'_>) -> Result<Domain> {
+    let (base, typmod) = (take.u32()?, take.u32()?.cast_signed());
+    let base = Type::from_oid(base, typmod).ok_or_else(|| take.malformed("has a domain of an unknown type"))?;
+    let (over, flags) = (take.u32()?, take.u8()?);
+    if flags > 3 {
+        return Err(take.malformed(&format!("has a domain with flags {flags}")));
+    }
+    let default = if flags & 2 == 0 { None } else { Some(take.text()?.to_owned()) };
+    let check = |take: &mut Take<'_>| {
+        let (name, condition) = (take.text()?.to_owned(), take.text()?.to_owned());
+        match take.u8()? {
+            valid @ 0..=1 => Ok(DomainCheck { name, condition, is_valid: valid == 1 }),
+            other => Err(take.malformed(&format!("has a constraint with flag {other}"))),
+        }
+    };
+    let checks = (0..take.count(9)?).map(|_| check(take)).collect::<Result<_>>()?;
+    Ok(Domain { base, over, not_null: flags & 1 != 0, default, checks })
 }
 
 pub(crate) fn encode_view(view: &ViewSpec, out: &mut Vec<u8>) {
@@ -775,6 +868,21 @@ pub(crate) mod tests {
         })
     }
 
+    pub(crate) fn enum_type() -> TypeSpecRef {
+        let label =
+            |number, order: f32, label: &str| EnumLabel { number, sort_order: order.to_bits(), label: label.into() };
+        let kind = UserType::Enum(vec![label(5, 1.0, "a"), label(9, 2.0, "b")]);
+        Arc::new(TypeSpec { id: 13, name: TableName::public("e"), version: 2, oid: (1 << 29) + 6, kind })
+    }
+
+    pub(crate) fn domain() -> TypeSpecRef {
+        let check = DomainCheck { name: "c".into(), condition: "VALUE > 1".into(), is_valid: true };
+        let base = Type::Varchar(Some(4));
+        let domain = Domain { base, over: 0, not_null: true, default: Some("'x'".into()), checks: vec![check] };
+        let (name, kind) = (TableName::public("d"), UserType::Domain(domain));
+        Arc::new(TypeSpec { id: 14, name, version: 1, oid: (5 << 27) + 2, kind })
+    }
+
     pub(crate) fn table() -> Table {
         let column = |id, name: &str, ty, role| Column {
             id: ColumnId(id),
@@ -821,6 +929,23 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn type_bytes_are_exactly_these() {
+        #[rustfmt::skip]
+        let definition = [
+            6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b'e', 2, 0, 0, 0, 6, 0, 0, 0x20, 1, 2, 0, 0, 0,
+            5, 0, 0, 0, 0, 0, 0x80, 0x3f, 1, 0, 0, 0, b'a', 9, 0, 0, 0, 0, 0, 0, 0x40, 1, 0, 0, 0, b'b',
+        ];
+        check(&CatalogObject::Type(enum_type()), KIND_TYPE, 13, &definition);
+        #[rustfmt::skip]
+        let definition = [
+            6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b'd', 1, 0, 0, 0, 2, 0, 0, 0x28, 2,
+            0x13, 4, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, b'\'', b'x', b'\'',
+            1, 0, 0, 0, 1, 0, 0, 0, b'c', 9, 0, 0, 0, b'V', b'A', b'L', b'U', b'E', b' ', b'>', b' ', b'1', 1,
+        ];
+        check(&CatalogObject::Type(domain()), KIND_TYPE, 14, &definition);
+    }
+
+    #[test]
     fn row_table_bytes_are_exactly_these() {
         #[rustfmt::skip]
         let definition = [
@@ -840,6 +965,28 @@ pub(crate) mod tests {
             1, 0, 0, 0, 0, 0, 0, 0, 1, 2,
         ];
         check(&CatalogObject::RowTable(row_table()), 3, 8, &definition);
+    }
+
+    #[test]
+    fn column_of_a_domain_has_its_oid() {
+        let column = RowColumn { domain: Some(domain().oid), ..RowColumn::new("a", Type::Int4) };
+        let (checks, foreign_keys) = (Vec::new(), Vec::new());
+        let schema = RowSchema {
+            columns: vec![column],
+            primary: None,
+            secondary: Vec::new(),
+            checks,
+            foreign_keys,
+            ..RowSchema::clone(&row_table())
+        };
+        #[rustfmt::skip]
+        let definition = [
+            6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b'r', 3, 0, 0, 0,
+            1, 0, 0, 0,
+            1, 0, 0, 0, b'a', 23, 0, 0, 0, 255, 255, 255, 255, 64, 0, 2, 0, 0, 0x28,
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        ];
+        check(&CatalogObject::RowTable(Arc::new(schema)), 3, 8, &definition);
     }
 
     #[test]

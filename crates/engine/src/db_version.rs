@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use columns::{SegmentCache, TableState};
 use imbl::OrdMap;
-use model::{Error, Lsn, Result, RowSchemaRef, TableId, TableName, TableRef, ViewSpec};
+use model::{Error, Lsn, Result, RowSchemaRef, TableId, TableName, TableRef, TypeSpecRef, ViewSpec, user_types};
 use parking_lot::Mutex;
 use rows::{Readers, Records, RowTable};
 
@@ -216,6 +216,7 @@ fn check_alteration(catalog: &Catalog, next: &CatalogObject, state: NewState) ->
                 return Err(Error::corrupt(format!("view {} loses columns or changes their types", view.name)));
             }
         }
+        (CatalogObject::Type(old), CatalogObject::Type(spec)) => check_version(&spec.name, old.version, spec.version)?,
         _ => {}
     }
     Ok(())
@@ -273,10 +274,22 @@ struct Inner {
 /// Lower limit for the number of references kept before dead ones are removed.
 const LIVING_MIN: usize = 1_024;
 
+/// Makes the types of a catalog known to the process, before a reader sees the catalog. `before`: the catalog that it replaces.
+fn register_types(catalog: &Arc<Catalog>, before: Option<&Arc<Catalog>>) {
+    if before.is_some_and(|before| Arc::ptr_eq(before, catalog)) {
+        return;
+    }
+    let is_known = |spec: &&TypeSpecRef| {
+        before.and_then(|before| before.type_by_oid(spec.oid)).is_some_and(|old| Arc::ptr_eq(old, spec))
+    };
+    catalog.types().filter(|spec| !is_known(spec)).for_each(|spec| user_types::register(spec, true));
+}
+
 impl DbVersions {
     pub(crate) fn new(db: DbVersion, durable_lsn: Lsn) -> DbVersions {
         assert!(db.lsn <= durable_lsn, "BUG: version {} opened with a log durable up to {durable_lsn}", db.lsn);
         db.check();
+        register_types(&db.catalog, None);
         let durable = Arc::new(db);
         let living = VecDeque::from([(durable.lsn, Arc::downgrade(&durable))]);
         DbVersions(Mutex::new(Inner { durable_lsn, durable, ahead: VecDeque::new(), living, living_max: LIVING_MIN }))
@@ -319,6 +332,7 @@ impl DbVersions {
         assert!(db.wall_ns > newest.wall_ns, "BUG: commit time {} after {}", db.wall_ns, newest.wall_ns);
         assert!(db.catalog_lsn <= db.lsn, "BUG: version {} has the catalog of {}", db.lsn, db.catalog_lsn);
         db.check();
+        register_types(&db.catalog, Some(&newest.catalog));
         let db = Arc::new(db);
         inner.remember(&db);
         inner.ahead.push_back(db);

@@ -204,6 +204,7 @@ fn describe_item(item: &Item<'_>) -> String {
                 CatalogObject::Table(table) => Some(table.version),
                 CatalogObject::RowTable(schema) => Some(schema.version),
                 CatalogObject::View(view) => Some(view.version),
+                CatalogObject::Type(spec) => Some(spec.version),
                 _ => None,
             };
             let version = version.map_or_else(String::new, |version| format!(" to version {version}"));

@@ -431,7 +431,7 @@ mod tests {
     use model::{Column, ColumnId, ColumnRole, DataType};
 
     use super::*;
-    use crate::catalog_object::tests::{row_table, sequence, table, view};
+    use crate::catalog_object::tests::{domain, enum_type, row_table, sequence, table, view};
 
     fn create_table(table: model::Table) -> Ddl {
         Ddl::Create(CatalogObject::Table(Arc::new(table)), NewState::Kept)
@@ -537,6 +537,8 @@ mod tests {
             (CatalogObject::Sequence(sequence()), NewState::Sequence(state), NewState::Kept),
             (CatalogObject::Sequence(sequence()), NewState::Sequence(state), NewState::Sequence(state)),
             (CatalogObject::View(view()), NewState::Kept, NewState::Kept),
+            (CatalogObject::Type(enum_type()), NewState::Kept, NewState::Kept),
+            (CatalogObject::Type(domain()), NewState::Kept, NewState::Kept),
         ];
         let changes = objects.into_iter().flat_map(|(object, new, altered)| {
             let key = object.key();

@@ -11,7 +11,7 @@ use columns::{OwnDelete, OwnEntry, OwnWrites, TableState, TableView};
 use env::Event;
 use model::{
     Datum, Error, Lsn, Result, RowSchema, SequenceRef, SqlState, TableId, TableName, TableOptions, TableRef, TimeRange,
-    ViewRef, limits,
+    TypeSpecRef, ViewRef, limits, user_types,
 };
 use rows::{Access, Entered, RowTable};
 
@@ -654,6 +654,39 @@ impl Txn {
         };
         let snapshot = self.snapshot_newest();
         self.change_over(&snapshot, ddl)
+    }
+
+    /// Creates a type; usable by this transaction immediately. Take its number from [`Txn::next_number`] and its OID
+    /// from [`user_types::new_oid`]; its version is 1.
+    ///
+    /// # Errors
+    /// 42602, 42710, 3F000, 54000.
+    pub fn create_type(&mut self, spec: TypeSpecRef) -> Result<()> {
+        spec.check()?;
+        let snapshot = self.snapshot_newest();
+        self.change_over(&snapshot, Ddl::Create(CatalogObject::Type(Arc::clone(&spec)), NewState::Kept))?;
+        // No other transaction knows the OID.
+        user_types::register(&spec, false);
+        Ok(())
+    }
+
+    /// Replaces a type by its next version, which statements use after the commit.
+    ///
+    /// # Errors
+    /// As [`Txn::create_type`]; 40001 if the type changed since.
+    pub fn alter_type(&mut self, spec: TypeSpecRef) -> Result<()> {
+        spec.check()?;
+        let snapshot = self.snapshot_newest();
+        self.change_over(&snapshot, Ddl::Alter(CatalogObject::Type(spec), NewState::Kept))
+    }
+
+    /// Drops a type.
+    ///
+    /// # Errors
+    /// 2BP01 if a column has the type, or a domain constrains it.
+    pub fn drop_type(&mut self, id: u32) -> Result<()> {
+        let snapshot = self.snapshot_newest();
+        self.change_over(&snapshot, Ddl::Drop(ObjectKey::Type(id)))
     }
 
     /// Returns the next value of a sequence: never returned twice, even after a rollback or a

@@ -24,6 +24,7 @@ mod sequence;
 pub mod sort_key;
 mod time;
 mod types;
+pub mod user_types;
 mod value;
 mod view;
 
@@ -43,6 +44,7 @@ pub use schema::{Column, ColumnRole, DataType, TEMPORARY_SCHEMA, Table, TableNam
 pub use sequence::{SequenceBound, SequenceOptions, SequenceOwner, SequenceRef, SequenceSpec};
 pub use time::{TimeRange, Timestamp};
 pub use types::{CHARACTERS_MAX, Type};
+pub use user_types::{Domain, DomainCheck, EnumLabel, TypeSpec, TypeSpecRef, UserType};
 pub use value::{Datum, Interval, TimeTz};
 pub use view::{
     CheckOption, Materialized, ViewBase, ViewColumn, ViewRef, ViewReference, ViewReferenceColumn, ViewSpec,

@@ -9,7 +9,9 @@ pub const SERIES_PER_TABLE_MAX: u32 = 100_000_000;
 pub const ROWS_PER_TABLE_MAX: u64 = 1 << 32;
 /// Maximum number of tables and views in one database.
 pub const TABLES_MAX: usize = 100_000;
-/// Largest encoded definition of a view, in bytes: it must fit one log record.
+/// Maximum number of types that are created between two starts of the process.
+pub const USER_TYPES_MAX: usize = 100_000;
+/// Largest encoded definition of a view or a type, in bytes: it must fit one log record.
 pub const VIEW_BYTES_MAX: usize = 512 << 10;
 /// Maximum number of views above each other: a view of tables is one level.
 pub const VIEW_LEVELS_MAX: usize = 32;

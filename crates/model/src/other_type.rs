@@ -4,6 +4,7 @@
 use std::fmt;
 
 use crate::types::Type;
+use crate::user_types;
 
 /// A type by its OID in `pg_type` and its typmod.
 ///
@@ -131,6 +132,8 @@ const ROWS: &[Row] = rows! {
     4536, 6157, "int8multirange", Encoded, Datum, 10_080;
 };
 
+/// OID of `enum_ops`.
+const ENUM_OPERATOR_CLASS: u32 = 10_069;
 /// OID of `array_ops`.
 const ARRAY_OPERATOR_CLASS: u32 = 10_000;
 /// All fields of an interval, in the upper half of its typmod.
@@ -177,6 +180,7 @@ impl OtherType {
             _ => !has_typmod,
         };
         let found = match row(oid) {
+            _ if user_types::is_user(oid) => !has_typmod && !user_types::is_constrained(oid),
             Some(_) => of(oid),
             None => row_of_element(oid).is_some_and(|row| of(row.oid)),
         };
@@ -186,6 +190,9 @@ impl OtherType {
     /// The type of the elements of an array.
     #[must_use]
     pub fn element(self) -> Option<Type> {
+        if user_types::is_array(self.oid) {
+            return Some(Type::Other(OtherType { oid: self.oid - 1, typmod: -1 }));
+        }
         if row(self.oid).is_some() {
             return None;
         }
@@ -200,14 +207,18 @@ impl OtherType {
             // `char(n)[]` is `character[]`.
             (None, Some(row)) if row.oid == 1042 && self.typmod >= 0 => "character[]",
             (None, Some(row)) => row.names[1],
-            (None, None) => "unknown",
+            (None, None) => user_types::name(self.oid).unwrap_or("unknown"),
         }
     }
 
     /// Representation of values in a row.
     #[must_use]
     pub fn storage(self) -> Storage {
-        row(self.oid).map_or(Storage::Encoded, |row| row.storage)
+        match row(self.oid) {
+            Some(row) => row.storage,
+            None if user_types::is_enum(self.oid) => Storage::Oid,
+            None => Storage::Encoded,
+        }
     }
 
     /// Whether PostgreSQL has an order, so that the type can be indexed.
@@ -223,7 +234,11 @@ impl OtherType {
     }
 
     fn order(self) -> Order {
-        row(self.oid).or_else(|| row_of_element(self.oid)).map_or(Order::None, |row| row.order)
+        match row(self.oid).or_else(|| row_of_element(self.oid)) {
+            Some(row) => row.order,
+            None if user_types::is_user(self.oid) => Order::Datum,
+            None => Order::None,
+        }
     }
 
     /// OID of PostgreSQL 15's default B-tree operator class; 0 without order.
@@ -231,6 +246,7 @@ impl OtherType {
     pub fn operator_class(self) -> u32 {
         match row(self.oid) {
             Some(row) => row.operator_class,
+            None if self.storage() == Storage::Oid => ENUM_OPERATOR_CLASS,
             None if self.is_ordered() => ARRAY_OPERATOR_CLASS,
             None => 0,
         }

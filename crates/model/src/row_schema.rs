@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Lineage, TableId, TableName, Type};
+use crate::{Lineage, PartitionKeySource, TableId, TableName, Type, user_types};
 
 /// `GENERATED … AS IDENTITY`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +27,10 @@ impl Identity {
 pub struct RowColumn {
     /// Name, folded by SQL's rules.
     pub name: String,
-    /// Type with its declared parameters.
+    /// Type with its declared parameters; of a domain its base type.
     pub ty: Type,
+    /// OID of the domain, or of the array of a domain, that was declared, whose constraints its values satisfy.
+    pub domain: Option<u32>,
     /// Whether NULL is refused.
     pub not_null: bool,
     /// SQL expression for rows that provide no value.
@@ -202,6 +204,7 @@ impl RowColumn {
         RowColumn {
             name: name.into(),
             ty,
+            domain: None,
             not_null,
             default: None,
             identity: None,
@@ -216,6 +219,25 @@ impl RowColumn {
     #[must_use]
     pub fn is_hidden(&self) -> bool {
         self.dropped && self.generated.is_some()
+    }
+
+    /// OID and typmod of the declared type.
+    #[must_use]
+    pub fn declared(&self) -> (u32, i32) {
+        self.domain.map_or((self.ty.oid(), self.ty.typmod()), |domain| (domain, -1))
+    }
+
+    /// SQL that names the declared type in a definition, with every search path.
+    #[must_use]
+    pub fn type_sql(&self) -> String {
+        user_types::type_sql(self.declared().0, self.ty)
+    }
+
+    /// OID of the type of a user that the column, or each element of its arrays, has.
+    #[must_use]
+    pub fn user_type(&self) -> Option<u32> {
+        let oid = self.domain.unwrap_or(self.ty.oid());
+        user_types::is_user(oid).then_some(oid & !1)
     }
 }
 
@@ -236,6 +258,18 @@ impl RowSchema {
     /// Positions and columns, without dropped ones.
     pub fn shown(&self) -> impl Iterator<Item = (usize, &RowColumn)> {
         self.columns.iter().enumerate().filter(|(_, column)| !column.dropped)
+    }
+
+    /// All stored expressions, as SQL: defaults, generated columns, CHECK constraints and the partition key.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        let columns = self.columns.iter().filter(|column| !column.dropped || column.is_hidden());
+        let columns = columns.flat_map(|column| column.default.iter().chain(&column.generated));
+        let checks = self.checks.iter().map(|check| &check.condition);
+        let key = self.lineage.key.iter().flat_map(|key| &key.parts).filter_map(|part| match &part.source {
+            PartitionKeySource::Expression(sql) => Some(sql),
+            PartitionKeySource::Column(_) => None,
+        });
+        columns.chain(checks).chain(key).map(String::as_str)
     }
 }
 

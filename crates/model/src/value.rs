@@ -51,7 +51,8 @@ pub enum Datum<'a> {
     Timestamptz(i64),
     /// `interval`
     Interval(Interval),
-    /// `oid` and the types whose values are numbers of catalog rows: `regclass`, `regtype`, `xid`
+    /// `oid` and the types whose values are numbers of catalog rows: `regclass`, `regtype`, `xid`; a label of an enum
+    /// type by its number
     Oid(u32),
     /// `timetz`
     TimeTz(TimeTz),

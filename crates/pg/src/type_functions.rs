@@ -47,6 +47,7 @@ const FUNCTIONS: &[(&str, TypeFunctions)] = &[
     ("record", [(2290, "record_in"), (2291, "record_out"), (2402, "record_recv"), (2403, "record_send")]),
     ("cstring", [(2292, "cstring_in"), (2293, "cstring_out"), (2500, "cstring_recv"), (2501, "cstring_send")]),
     ("any", [(2294, "any_in"), (2295, "any_out"), (0, "-"), (0, "-")]),
+    ("anyenum", [(3506, "enum_in"), (3507, "enum_out"), (3532, "enum_recv"), (3533, "enum_send")]),
     ("anyarray", [(2296, "anyarray_in"), (2297, "anyarray_out"), (2502, "anyarray_recv"), (2503, "anyarray_send")]),
     ("void", [(2298, "void_in"), (2299, "void_out"), (3120, "void_recv"), (3121, "void_send")]),
     ("trigger", [(2300, "trigger_in"), (2301, "trigger_out"), (0, "-"), (0, "-")]),

@@ -1,14 +1,16 @@
 //! Comments: the objects that can have one, and the relations and functions that show them.
 
 use engine::{Catalog, CommentKey};
-use model::{Error, Result, RowIndex, RowSchema, SqlState, TEMPORARY_SCHEMA};
+use model::{Error, Result, RowIndex, RowSchema, SqlState, TEMPORARY_SCHEMA, TypeSpec};
 
 use crate::cells::{Row, row};
 use crate::classes::{Class, Constraint};
 use crate::facts::StatementFacts;
 use crate::oids::{self, Part};
+use crate::user_types;
 
-/// `pg_class`, `pg_constraint`, `pg_namespace` and `pg_database`.
+/// `pg_type`, `pg_class`, `pg_constraint`, `pg_namespace` and `pg_database`.
+const TYPE: u32 = 1247;
 const CLASS: u32 = 1259;
 const CONSTRAINT: u32 = 2606;
 const NAMESPACE: u32 = 2615;
@@ -109,6 +111,26 @@ pub fn on_database() -> CommentKey {
     CommentKey { class: DATABASE, object: oids::DATABASE, column: 0 }
 }
 
+/// The comment of a type of a user.
+#[must_use]
+pub fn on_type(spec: &TypeSpec) -> CommentKey {
+    CommentKey { class: TYPE, object: spec.oid, column: 0 }
+}
+
+/// The comment of a constraint of a domain.
+///
+/// # Errors
+/// 42704.
+pub fn on_domain_constraint(spec: &TypeSpec, constraint: &str) -> Result<CommentKey> {
+    let domain = &spec.name.table;
+    let check = spec.domain().and_then(|domain| domain.checks.iter().find(|check| check.name == constraint));
+    let check = check.ok_or_else(|| {
+        let text = format!("constraint \"{constraint}\" for domain {domain} does not exist");
+        Error::new(SqlState::UNDEFINED_OBJECT, text)
+    })?;
+    Ok(CommentKey { class: CONSTRAINT, object: user_types::check_oid(spec, check), column: 0 })
+}
+
 fn relation<'a>(catalog: &'a Catalog, schema: Option<&str>, name: &str) -> Result<Class<'a>> {
     let found = schema.and_then(|schema| Class::by_name(catalog, schema, name));
     found.ok_or_else(|| Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")))
@@ -198,8 +220,11 @@ fn exists(catalog: &Catalog, CommentKey { class, object, column }: CommentKey) -
                 Some((id, Part::Constraint)) => catalog.table_by_id(id).is_some(),
                 _ => false,
             };
-            Constraint::by_oid(catalog, object).is_some() || of_columns()
+            Constraint::by_oid(catalog, object).is_some()
+                || of_columns()
+                || user_types::checks(catalog).any(|(spec, _, check)| user_types::check_oid(spec, check) == object)
         }
+        TYPE => catalog.type_by_oid(object).is_some(),
         NAMESPACE => catalog.schemas().any(|schema| oids::of_schema(schema) == object),
         _ => true,
     }
@@ -234,6 +259,7 @@ pub(crate) fn shared_descriptions(facts: &StatementFacts) -> Vec<Row> {
 pub(crate) fn description(facts: &StatementFacts, object: u32, class: Option<&str>, column: u32) -> Option<String> {
     let class = match class {
         None => None,
+        Some("pg_type") => Some(TYPE),
         Some("pg_class") => Some(CLASS),
         Some("pg_constraint") => Some(CONSTRAINT),
         Some("pg_namespace") => Some(NAMESPACE),

@@ -7,7 +7,7 @@ use crate::cells::Cell;
 use crate::classes::{Class, Constraint};
 use crate::facts::{Signal, StatementFacts};
 use crate::oids::{self, Oid, Part};
-use crate::{SERVER_VERSION, comments, names, relations, row_tables, views};
+use crate::{SERVER_VERSION, comments, names, relations, row_tables, user_types, views};
 
 /// The definition of the function with a name and a number of arguments.
 pub(crate) fn spec_of(name: &str, arguments: usize) -> Option<&'static Spec> {
@@ -268,6 +268,9 @@ fn constraint_definition(call: &Call<'_>) -> Option<String> {
     let oid = call.oid(0)?;
     if let Some((table, constraint)) = Constraint::by_oid(&call.facts.catalog, oid) {
         return Some(row_tables::constraint_definition(call.facts, table, constraint, call.truth(1)));
+    }
+    if let Some(definition) = user_types::constraint_definition(call.facts, oid, call.truth(1)) {
+        return Some(definition);
     }
     let (id, part) = oids::table_of(oid)?;
     let table = call.facts.catalog.table_by_id(id).filter(|_| part == Part::Constraint)?;

@@ -10,7 +10,7 @@ use crate::cells::{Cell, Relation, Row, row};
 use crate::classes::{Constraint, is_primary, referred};
 use crate::facts::StatementFacts;
 use crate::relations::{keyed, listed};
-use crate::{names, oids, row_tables, views};
+use crate::{names, oids, row_tables, user_types, views};
 
 const COLUMNS: &str = "table_catalog name,table_schema name,table_name name,column_name name,ordinal_position int4,column_default text,\
     is_nullable text,data_type text,character_maximum_length int4,character_octet_length int4,numeric_precision int4,\
@@ -38,7 +38,7 @@ pub(crate) fn relations() -> Vec<Relation> {
     let relation = |(oid, name, columns, rows): (u32, &'static str, &'static str, Option<Rows>)| {
         Relation::new((oid, "information_schema", name), columns, rows)
     };
-    let all: [(u32, &str, &str, Option<Rows>); 20] = [
+    let all: [(u32, &str, &str, Option<Rows>); 23] = [
         (13_001, "tables", TABLES, Some(tables)),
         (13_002, "columns", COLUMNS, Some(columns)),
         (13_003, "schemata", SCHEMATA, Some(schemata)),
@@ -119,6 +119,31 @@ pub(crate) fn relations() -> Vec<Relation> {
             Some(views::column_usage),
         ),
         (13_017, "applicable_roles", "grantee name,role_name name,is_grantable text", None),
+        (
+            13_021,
+            "domains",
+            "domain_catalog name,domain_schema name,domain_name name,data_type text,character_maximum_length int4,\
+            character_octet_length int4,character_set_catalog name,character_set_schema name,character_set_name name,\
+            collation_catalog name,collation_schema name,collation_name name,numeric_precision int4,\
+            numeric_precision_radix int4,numeric_scale int4,datetime_precision int4,interval_type text,\
+            interval_precision int4,domain_default text,udt_catalog name,udt_schema name,udt_name name,scope_catalog name,\
+            scope_schema name,scope_name name,maximum_cardinality int4,dtd_identifier name",
+            Some(user_types::standard_domains),
+        ),
+        (
+            13_022,
+            "domain_constraints",
+            "constraint_catalog name,constraint_schema name,constraint_name name,domain_catalog name,domain_schema name,\
+            domain_name name,is_deferrable text,initially_deferred text",
+            Some(user_types::standard_constraints),
+        ),
+        (
+            13_023,
+            "column_domain_usage",
+            "domain_catalog name,domain_schema name,domain_name name,table_catalog name,table_schema name,table_name name,\
+            column_name name",
+            Some(user_types::standard_usage),
+        ),
         (
             13_020,
             "character_sets",
@@ -230,12 +255,34 @@ fn row_column(facts: &StatementFacts, table: &RowSchema, at: usize, column: &Row
         row.iter_mut().filter(|(name, _)| *name == "is_generated").for_each(|(_, own)| *own = "ALWAYS".into());
         row.push(("generation_expression", generated.into()));
     }
+    if let Some(spec) = user_types::of_column(facts, column) {
+        for (name, cell) in &mut row {
+            match *name {
+                "domain_catalog" => *cell = facts.database.as_str().into(),
+                "domain_schema" => *cell = spec.name.schema.as_str().into(),
+                "domain_name" => *cell = spec.name.table.as_str().into(),
+                _ => {}
+            }
+        }
+    }
+    // The array of a domain is a type of its own.
+    if let Some(spec) =
+        column.domain.filter(|oid| model::user_types::is_array(*oid)).and_then(|oid| user_types::by_oid(facts, oid))
+    {
+        for (name, cell) in &mut row {
+            match *name {
+                "udt_schema" => *cell = spec.name.schema.as_str().into(),
+                "udt_name" => *cell = format!("_{}", spec.name.table).into(),
+                _ => {}
+            }
+        }
+    }
     row.push(("column_default", compiled::deparse::default(column).into()));
     row
 }
 
 /// A row of `columns` for a column of a type that `rows` tables have.
-fn typed_column(
+pub(crate) fn typed_column(
     facts: &StatementFacts,
     (schema, table): (&str, &str),
     at: usize,
@@ -377,6 +424,7 @@ fn check_constraints(facts: &StatementFacts) -> Vec<Row> {
         row.extend(row! { check_clause: format!("({})", compiled::deparse::condition(&check.condition, table)) });
         rows.push(row);
     }
+    rows.extend(user_types::standard_checks(facts));
     for (table, name, column) in not_null_checks(facts) {
         let mut row = constraint_head(facts, table, &name);
         row.extend(row! { check_clause: format!("{} IS NOT NULL", column.name) });
@@ -482,6 +530,7 @@ fn column_row(
     use crate::cells::Cell::Null;
     let known = pg::types::Type::by_oid(ty);
     let is_array = known.is_some_and(|ty| ty.name.starts_with('_'));
+    let user = user_types::by_oid(facts, ty);
     row! {
         table_catalog: facts.database.as_str(),
         table_schema: schema,
@@ -489,7 +538,11 @@ fn column_row(
         column_name: column,
         ordinal_position: number,
         is_nullable: if nullable { "YES" } else { "NO" },
-        data_type: if is_array { "ARRAY".to_owned() } else { names::type_name(facts, ty) },
+        data_type: match ty {
+            _ if is_array || model::user_types::is_array(ty) => "ARRAY".to_owned(),
+            _ if model::user_types::is_user(ty) => "USER-DEFINED".to_owned(),
+            _ => names::type_name(facts, ty),
+        },
         character_maximum_length: Null,
         character_octet_length: if ty == oid::TEXT { Some(1_i64 << 30) } else { None },
         numeric_precision: precision,
@@ -508,8 +561,12 @@ fn column_row(
         domain_schema: Null,
         domain_name: Null,
         udt_catalog: facts.database.as_str(),
-        udt_schema: "pg_catalog",
-        udt_name: known.map_or("", |ty| ty.name),
+        udt_schema: user.as_ref().map_or_else(|| "pg_catalog".to_owned(), |spec| spec.name.schema.clone()),
+        udt_name: match &user {
+            Some(spec) if model::user_types::is_array(ty) => format!("_{}", spec.name.table),
+            Some(spec) => spec.name.table.clone(),
+            None => known.map_or("", |ty| ty.name).to_owned(),
+        },
         scope_catalog: Null,
         scope_schema: Null,
         scope_name: Null,

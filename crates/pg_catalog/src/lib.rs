@@ -29,6 +29,7 @@ mod relations;
 mod row_tables;
 mod statistics;
 mod table;
+mod user_types;
 mod views;
 
 use model::TableId;

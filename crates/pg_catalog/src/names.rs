@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use model::Table;
+use model::{Table, TableName, user_types};
 use pg::types::{Type, oid};
 
 use crate::classes::Class;
@@ -88,6 +88,9 @@ pub(crate) fn type_name(facts: &StatementFacts, ty: Oid) -> String {
 
 /// Name of the row type of a table, or of an array of it.
 pub(crate) fn row_type_name(facts: &StatementFacts, ty: Oid) -> Option<String> {
+    if user_types::is_user(ty) {
+        return user_type_name(facts, ty);
+    }
     let (id, part) = oids::table_of(ty)?;
     let class = Class::by_oid(&facts.catalog, oids::of_table(id, Part::Table))?;
     let name = relation_name(facts, class);
@@ -176,8 +179,47 @@ pub(crate) fn split_name(text: &str) -> Option<Vec<String>> {
     }
 }
 
+/// Name of a user type or of its array, with its schema unless the search path finds it.
+fn user_type_name(facts: &StatementFacts, ty: Oid) -> Option<String> {
+    let spec = facts.catalog.type_by_oid(ty & !1)?;
+    let name = quote_ident(&spec.name.table);
+    let found = facts.search_path.iter().find_map(|schema| facts.catalog.user_type(&named(schema, &spec.name.table)));
+    let name = match found {
+        Some(found) if found.id == spec.id => name,
+        _ => format!("{}.{name}", quote_ident(&spec.name.schema)),
+    };
+    Some(if user_types::is_array(ty) { format!("{name}[]") } else { name })
+}
+
+fn named(schema: &str, name: &str) -> TableName {
+    TableName { schema: schema.to_owned(), table: name.to_owned() }
+}
+
+/// OID of a user type, or of its array as `name[]` or `_name`.
+fn user_type_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
+    let (name, is_array) = match name.trim().strip_suffix("[]") {
+        Some(element) => (element, true),
+        None => (name, false),
+    };
+    let find = |schema: &str, name: &str| {
+        let own = facts.catalog.user_type(&named(schema, name)).map(|spec| (spec, is_array));
+        let array = || Some((facts.catalog.user_type(&named(schema, name.strip_prefix('_')?))?, true));
+        let (spec, is_array) = own.or_else(array)?;
+        Some(if is_array { spec.array_oid() } else { spec.oid })
+    };
+    match split_name(name)?.as_slice() {
+        [name] => facts.search_path.iter().find_map(|schema| find(schema, name)),
+        [schema, name] => find(schema, name),
+        [database, schema, name] if *database == facts.database => find(schema, name),
+        _ => None,
+    }
+}
+
 /// OID of the row type of a table, or of an array of it, by the table's name.
 pub(crate) fn row_type_oid(facts: &StatementFacts, name: &str) -> Option<Oid> {
+    if let Some(oid) = user_type_oid(facts, name) {
+        return Some(oid);
+    }
     let (name, part) = match name.trim().strip_suffix("[]") {
         Some(table) => (table, Part::RowArray),
         None => (name, Part::RowType),

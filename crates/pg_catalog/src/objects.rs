@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use catalog::{TypeId, builtin};
-use model::{Datum, Error, Result, SqlState};
+use model::{Datum, Error, Result, SqlState, TypeSpecRef};
 use rustc_hash::FxHashMap;
 use scalar::{Call, Context};
 
@@ -55,6 +55,10 @@ impl scalar::Objects for StatementObjects {
             _ => (functions::role_oid(&self.0, name), SqlState::UNDEFINED_OBJECT, "role"),
         };
         found.ok_or_else(|| functions::undefined(state, what, name))
+    }
+
+    fn user_type(&self, oid: u32) -> Option<TypeSpecRef> {
+        self.0.catalog.type_by_oid(oid & !1).cloned()
     }
 
     fn name(&self, number: u32, ty: TypeId) -> Option<String> {

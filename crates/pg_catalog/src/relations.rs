@@ -13,7 +13,7 @@ use pg::types::Type;
 use crate::cells::{Cell, Relation, Row, row};
 use crate::facts::{Activity, CopyActivity, Setting, StatementFacts};
 use crate::oids::{self, Oid, Part};
-use crate::{classes, comments, information_schema, names, orders, row_tables, statistics, views};
+use crate::{classes, comments, information_schema, names, orders, row_tables, statistics, user_types, views};
 
 /// Catalog relations, `pg_catalog` first.
 pub(crate) static RELATIONS: LazyLock<Vec<Relation>> = LazyLock::new(|| {
@@ -92,6 +92,12 @@ fn stored() -> Vec<Relation> {
         pg(1249, "pg_attribute", PG_ATTRIBUTE, Some(attributes)),
         pg(1247, "pg_type", PG_TYPE, Some(types)),
         pg(3541, "pg_range", PG_RANGE, Some(ranges)),
+        pg(
+            3501,
+            "pg_enum",
+            "oid oid,enumtypid oid,enumsortorder float4,enumlabel name,tableoid oid",
+            Some(user_types::labels),
+        ),
         pg(2610, "pg_index", PG_INDEX, Some(indexes)),
         pg(
             2609,
@@ -279,7 +285,6 @@ const PG_OPCLASS: &str = "oid oid,opcmethod oid,opcname name,opcnamespace oid,op
 /// Relations of features that Millrace lacks.
 fn empty() -> Vec<Relation> {
     [
-        (3501, "pg_enum", "oid oid,enumtypid oid,enumsortorder float4,enumlabel name,tableoid oid"),
         (3256, "pg_policy", "oid oid,polname name,polrelid oid,polcmd char,polpermissive bool,polroles oid[],polqual pg_node_tree,\
             polwithcheck pg_node_tree,tableoid oid"),
         (12_020, "pg_policies", "schemaname name,tablename name,policyname name,permissive text,roles name[],cmd text,qual text,with_check text"),
@@ -500,7 +505,10 @@ fn row_attribute(column: &row_tables::Attribute<'_>) -> Row {
 
 fn attribute(relation: Oid, number: i64, name: &str, (ty, modifier): (Oid, i32), not_null: bool) -> Row {
     let known = Type::by_oid(ty);
-    let len = known.map_or(-1, |ty| ty.len);
+    let user = catalog::builtin().type_row(TypeId(ty)).filter(|_| known.is_none());
+    let len = known.map_or(user.map_or(-1, |row| row.length), |ty| ty.len);
+    // The form of a domain is that of its base type.
+    let base = user.and_then(|row| row.base).map_or(ty, |base| base.0);
     row! {
         attrelid: relation,
         attname: name,
@@ -508,15 +516,15 @@ fn attribute(relation: Oid, number: i64, name: &str, (ty, modifier): (Oid, i32),
         attstattarget: -1,
         attlen: i64::from(len),
         attnum: number,
-        attndims: i64::from(known.is_some_and(|ty| ty.name.starts_with('_'))),
+        attndims: i64::from(known.is_some_and(|ty| ty.name.starts_with('_')) || model::user_types::is_array(ty)),
         attcacheoff: -1,
         atttypmod: modifier,
         attbyval: by_value(len),
-        attalign: alignment(ty, len),
-        attstorage: storage(ty, len),
+        attalign: alignment(base, len),
+        attstorage: storage(base, len),
         attnotnull: not_null,
         attislocal: true,
-        attcollation: collation(ty),
+        attcollation: collation(base),
         tableoid: 1249,
     }
 }
@@ -584,6 +592,7 @@ fn types(facts: &StatementFacts) -> Vec<Row> {
         rows.push(type_row((row_type, name, schema), ("c", "C", -1), (table_oid, 0, row_array)));
         rows.push(type_row((row_array, &array, schema), ("b", "A", -1), (0, row_type, 0)));
     }
+    rows.extend(user_types::types(facts));
     rows
 }
 
@@ -669,13 +678,18 @@ fn is_pseudo(ty: &Type) -> bool {
     PSEUDO.contains(&ty.name)
 }
 
-fn type_row(
+pub(crate) fn type_row(
     (oid, name, schema): (Oid, &str, Oid),
     (kind, category, len): (&str, &str, i16),
     (relation, element, array): (Oid, Oid, Oid),
 ) -> Row {
     // The row type of a table has the I/O functions of record.
-    let known = Type::by_oid(oid).map_or(if kind == "c" { "record" } else { "_record" }, |ty| ty.name);
+    let other = match kind {
+        "c" => "record",
+        "e" => "anyenum",
+        _ => "_record",
+    };
+    let known = Type::by_oid(oid).map_or(other, |ty| ty.name);
     let functions = pg::type_functions::of_type(known);
     let [input, output, receive, send] = functions.map(|(oid, _)| oid);
     row! {

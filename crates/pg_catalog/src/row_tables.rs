@@ -10,7 +10,7 @@ use crate::classes::{Class, Constraint, indexes, is_primary, referred};
 use crate::facts::StatementFacts;
 use crate::information_schema::is_shown;
 use crate::oids::{self, Oid, Part};
-use crate::{names, relations};
+use crate::{names, relations, user_types};
 
 /// Rows of `pg_class`.
 pub(crate) fn classes(facts: &StatementFacts) -> Vec<Row> {
@@ -155,7 +155,7 @@ fn attribute(relation: Oid, number: i64, column: &RowColumn) -> Attribute<'_> {
         relation,
         number,
         name: &column.name,
-        ty: (column.ty.oid(), column.ty.typmod()),
+        ty: column.declared(),
         not_null: column.not_null,
         has_default: column.default.is_some() && column.identity.is_none(),
         identity: column.identity,
@@ -274,7 +274,7 @@ pub(crate) fn constraints(facts: &StatementFacts) -> Vec<Row> {
     let of = |table: &RowSchema| {
         Constraint::all(table).map(|constraint| constraint_row(facts, table, constraint)).collect::<Vec<_>>()
     };
-    facts.catalog.row_tables().flat_map(|table| of(table)).collect()
+    facts.catalog.row_tables().flat_map(|table| of(table)).chain(user_types::constraints(facts)).collect()
 }
 
 fn constraint_row(facts: &StatementFacts, table: &RowSchema, constraint: Constraint<'_>) -> Row {

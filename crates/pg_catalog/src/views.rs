@@ -4,15 +4,15 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use model::{CheckOption, Materialized, ViewRef, ViewReference, ViewSpec};
-use parser::ast::{Alias, Ident, Relation, Statement, TableExpr, Visitor};
+use parser::ast::{Alias, Ident, Relation, Statement, TableExpr, TypeName, Visitor};
 use parser::print::{RelationText, Rewrites, view_definition};
 
 use crate::cells::{Cell, Row, row};
 use crate::classes::Class;
 use crate::facts::StatementFacts;
-use crate::names;
 use crate::oids::{self, Oid, Part};
 use crate::row_tables::persistence;
+use crate::{names, user_types};
 
 const CLASS: Oid = 1259;
 const REWRITE: Oid = 2618;
@@ -249,6 +249,13 @@ struct PresentNames<'a> {
 
 impl Visitor for PresentNames<'_> {
     type Break = ();
+
+    fn enter_type(&mut self, ty: &TypeName) -> ControlFlow<()> {
+        if let Some(oid) = model::user_types::referred(&ty.name.name) {
+            self.rewrites.set_type(ty.at, user_types::shown_name(self.facts, oid));
+        }
+        ControlFlow::Continue(())
+    }
 
     fn enter_table_expr(&mut self, table: &TableExpr) -> ControlFlow<()> {
         if let TableExpr::Relation(relation) = table

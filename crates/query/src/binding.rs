@@ -10,7 +10,8 @@ use bumpalo::Bump;
 use catalog::TypeId;
 use engine::Catalog;
 use model::{
-    CheckOption, Datum, Error, Result, RowIndex, RowSchema, RowSchemaRef, TableId, TableName, ViewReference, ViewSpec,
+    CheckOption, Datum, Error, Result, RowColumn, RowIndex, RowSchema, RowSchemaRef, TableId, TableName, ViewReference,
+    ViewSpec,
 };
 use parking_lot::Mutex;
 use parser::ast::{self, Statement};
@@ -508,7 +509,7 @@ fn rows_table(table: &RowSchema, name: &TableName, catalog: &Catalog) -> Table {
         ty: TypeId(column.ty.oid()),
         typmod: column.ty.typmod(),
         not_null: column.not_null,
-        default: column.default.as_deref().map(|text| default_in(name, text, catalog).into()),
+        default: default_of(column, catalog).map(|text| default_in(name, text, catalog).into()),
         identity: column.identity,
         generated: column.generated.as_deref().map(Into::into),
     });
@@ -527,6 +528,16 @@ fn rows_table(table: &RowSchema, name: &TableName, catalog: &Catalog) -> Table {
         is_partitioned: table.lineage.key.is_some(),
         ..Table::default()
     }
+}
+
+/// The default of a column, or of its domain.
+fn default_of<'t>(column: &'t RowColumn, catalog: &'t Catalog) -> Option<&'t str> {
+    let (mut default, mut domain) = (column.default.as_deref(), column.domain);
+    while let (None, Some(oid)) = (default, domain.filter(|oid| *oid != 0)) {
+        let definition = catalog.type_by_oid(oid)?.domain()?;
+        (default, domain) = (definition.default.as_deref(), Some(definition.over));
+    }
+    default
 }
 
 /// A default as it is bound: a sequence without schema is looked up in the schema of the table first.

@@ -328,7 +328,7 @@ impl<'a> Column<'a> {
 /// Whether values of a type may be texts in a batch because Arrow has no type for them.
 #[must_use]
 pub fn has_text_transport(oid: u32) -> bool {
-    relational::arrow::is_encoded(catalog::TypeId(oid))
+    relational::arrow::is_encoded(catalog::TypeId(oid)) || model::user_types::is_user(oid)
 }
 
 /// Whether texts stand for the numbers of objects of a type, such as `regclass`, when a client sees them.
@@ -364,6 +364,10 @@ pub(crate) fn binary_of_text(text: &str, oid: u32, session: &scalar::Session, ou
     let arena = bumpalo::Bump::new();
     let ctx = scalar::Context { arena: &arena, session };
     let ty = catalog::TypeId(oid);
+    if model::user_types::is_enum(oid) {
+        out.extend_from_slice(text.as_bytes());
+        return Ok(());
+    }
     scalar::send(&scalar::input(text, ty, -1, &ctx)?, ty, out)
 }
 

@@ -300,7 +300,7 @@ fn is_in_force(session: &mut Session, prepared: &Prepared, newest: &mut Option<S
     let Plan::Rows(plan) = &prepared.0.plan else { return is_control(&prepared.0.statement) };
     if !plan.names_tables() {
         // A statement without tables must not bind the transaction to the newest commit either.
-        return true;
+        return plan.is_always_valid() || plan.holds(&session.context().reads.snapshot, &session.settings);
     }
     let newest = newest.get_or_insert_with(|| session.newest());
     plan.holds(newest, &session.settings)

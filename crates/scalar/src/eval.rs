@@ -7,7 +7,7 @@ use catalog::{TypeId, builtin};
 use model::{Array, ArrayDimension, Datum, Error, Record, Result, SqlState};
 
 use crate::context::Context;
-use crate::expr::{BooleanTest, Call, Comparison, Expr, ExprKind, SqlValue, Subscript};
+use crate::expr::{BooleanTest, Call, Comparison, DomainTest, Expr, ExprKind, SqlValue, Subscript};
 use crate::registry;
 
 /// The values that an expression is computed from.
@@ -49,6 +49,45 @@ pub fn eval<'a>(expr: &'a Expr, row: &(impl Row<'a> + ?Sized), ctx: &Context<'a>
     Evaluation { row, ctx, placeholder: None }.eval(expr)
 }
 
+/// The value itself, if it, or each element of an array, satisfies the constraints of a domain.
+fn domain_value<'a>(value: Datum<'a>, test: &'a DomainTest, ctx: &Context<'a>) -> Result<Datum<'a>> {
+    match &value {
+        Datum::Array(array) if test.is_array => {
+            array.items.iter().try_for_each(|item| check_domain(item, test, ctx))?;
+        }
+        _ if test.is_array => {}
+        value => check_domain(value, test, ctx)?,
+    }
+    Ok(value)
+}
+
+/// Checks a value of a domain. A condition that is NULL is satisfied.
+fn check_domain<'a>(value: &Datum<'a>, test: &'a DomainTest, ctx: &Context<'a>) -> Result<()> {
+    if value.is_null() && test.not_null {
+        return Err(domain_null(&test.name));
+    }
+    for (check, condition) in &test.checks {
+        let row = [value.clone()];
+        if matches!(eval(condition, &row[..], ctx)?, Datum::Bool(false)) {
+            return Err(domain_violation(&test.name, check));
+        }
+    }
+    Ok(())
+}
+
+/// Error for NULL as the value of a domain that refuses it.
+#[must_use]
+pub fn domain_null(domain: &str) -> Error {
+    Error::new(SqlState::NOT_NULL_VIOLATION, format!("domain {domain} does not allow null values"))
+}
+
+/// Error for a value that a CHECK constraint of a domain refuses.
+#[must_use]
+pub fn domain_violation(domain: &str, check: &str) -> Error {
+    let text = format!("value for domain {domain} violates check constraint \"{check}\"");
+    Error::new(SqlState::CHECK_VIOLATION, text)
+}
+
 struct Evaluation<'r, 'a, R: ?Sized> {
     row: &'r R,
     ctx: &'r Context<'a>,
@@ -64,6 +103,7 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
             ExprKind::Call(call, arguments) => self.call(call, arguments)?,
             ExprKind::ViaText(of) => self.via_text(self.eval(of)?, of.ty, expr)?,
             ExprKind::Relabel(of) => relabeled(self.eval(of)?, expr.ty),
+            ExprKind::Domain(of, test) => domain_value(self.eval(of)?, test, self.ctx)?,
             ExprKind::Elements(pair) => self.elements(&pair[0], &pair[1], expr.ty)?,
             ExprKind::Placeholder => self.placeholder.cloned().unwrap_or_default(),
             ExprKind::And(list) => self.connected(list, false)?,

@@ -1,5 +1,7 @@
 //! Typed expressions, as the binder makes them.
 
+use std::sync::Arc;
+
 use catalog::TypeId;
 use model::Names;
 
@@ -43,6 +45,19 @@ pub struct Call {
     pub result: TypeId,
 }
 
+/// Constraints of a domain, and of the domains that it constrains further.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DomainTest {
+    /// Name of the domain, for messages.
+    pub name: String,
+    /// Whether the value is an array whose elements are of the domain.
+    pub is_array: bool,
+    /// NOT NULL
+    pub not_null: bool,
+    /// Names and conditions of CHECK constraints. Column 0 is the value.
+    pub checks: Vec<(String, Expr)>,
+}
+
 /// The computation of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
@@ -58,6 +73,8 @@ pub enum ExprKind {
     ViaText(Box<Expr>),
     /// A cast that changes the type only.
     Relabel(Box<Expr>),
+    /// The value of a cast to a domain, which satisfies its constraints; its type is the base type.
+    Domain(Box<Expr>, Arc<DomainTest>),
     /// A cast of each element of an array; the second one is computed over [`ExprKind::Placeholder`].
     Elements(Box<[Expr; 2]>),
     /// The element of an array that is cast, or the operand of CASE.
@@ -285,6 +302,7 @@ macro_rules! operands {
                 | ExprKind::Array { elements: list, .. } => list.$iter().for_each(each),
                 ExprKind::ViaText(of)
                 | ExprKind::Relabel(of)
+                | ExprKind::Domain(of, _)
                 | ExprKind::Not(of)
                 | ExprKind::IsNull(of)
                 | ExprKind::IsNotNull(of)

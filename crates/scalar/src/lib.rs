@@ -25,6 +25,7 @@ mod typmod;
 pub mod value;
 
 mod arrays;
+mod enums;
 mod geometry;
 mod misc;
 mod network;
@@ -38,8 +39,10 @@ mod time_series;
 
 pub use arrays::{Part, assign_part};
 pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};
-pub use eval::{Row, eval};
-pub use expr::{BooleanTest, Call, Comparison, Expr, ExprKind, Place, SqlValue, Subquery, SubqueryKind, Subscript};
+pub use eval::{Row, domain_null, domain_violation, eval};
+pub use expr::{
+    BooleanTest, Call, Comparison, DomainTest, Expr, ExprKind, Place, SqlValue, Subquery, SubqueryKind, Subscript,
+};
 pub use numbers::hash::hash_extended_of as hash_extended;
 pub use objects::Objects;
 pub use receive::receive;

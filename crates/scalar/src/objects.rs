@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use model::{Datum, Result};
+use model::{Datum, Result, TypeSpecRef, user_types};
 
 use catalog::TypeId;
 
@@ -31,7 +31,7 @@ pub trait Objects: Debug + Send + Sync {
     }
 
     /// The number of the object with a name. `ty` is `regclass`, `regnamespace`, `regrole`, or `regtype` for
-    /// the type of a table's rows.
+    /// the type of a table's rows or of a user.
     ///
     /// # Errors
     /// 42P01, 3F000 or 42704 if there is none.
@@ -40,4 +40,9 @@ pub trait Objects: Debug + Send + Sync {
     /// The name of the object with a number, with its schema where the search path does not find it; `None` if there is
     /// no such object.
     fn name(&self, number: u32, ty: TypeId) -> Option<String>;
+
+    /// The type of a user with an OID, or of the array with it, as the session's transaction sees it.
+    fn user_type(&self, oid: u32) -> Option<TypeSpecRef> {
+        user_types::find(oid)
+    }
 }

@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use catalog::{TypeId, builtin};
-use model::{Array, ArrayDimension, Bits, Datum, Error, Geometry, Network, Point, Result, SqlState, TimeTz, Type};
+use model::{
+    Array, ArrayDimension, Bits, Datum, Error, Geometry, Network, Point, Result, SqlState, TimeTz, Type, user_types,
+};
 
 use crate::arrays::DIMENSIONS_MAX;
 use crate::context::Context;
@@ -41,6 +43,10 @@ fn receive_at<'a>(bytes: &'a [u8], ty: TypeId, ctx: &Context<'a>, depth: usize) 
     }
     let mut input = Input { rest: bytes, ty };
     let value = match ty.0 {
+        enum_type if user_types::is_enum(enum_type) => {
+            let text = input.text()?;
+            return registry::input(text, ty, -1, ctx);
+        }
         18 => crate::text::io::char_of(input.byte()?, ctx),
         19 => {
             let text = input.text()?;

@@ -71,6 +71,7 @@ pub struct Family {
 
 static FAMILIES: &[&Family] = &[
     &crate::arrays::FAMILY,
+    &crate::enums::FAMILY,
     &crate::geometry::FAMILY,
     &crate::json::FAMILY,
     &crate::misc::FAMILY,
@@ -193,6 +194,7 @@ fn support(ty: TypeId) -> Result<TypeSupport> {
     let found = found.or_else(|| {
         let row = builtin().type_row(ty)?;
         let general = match row.kind {
+            catalog::TypeKind::Enum => return Some(crate::enums::SUPPORT),
             catalog::TypeKind::Range => TypeId::ANYRANGE,
             catalog::TypeKind::Multirange => TypeId::ANYMULTIRANGE,
             catalog::TypeKind::Composite => TypeId::RECORD,

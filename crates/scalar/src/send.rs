@@ -13,6 +13,7 @@ const JSONPATH: TypeId = TypeId(4072);
 pub fn send(datum: &Datum<'_>, ty: TypeId, out: &mut Vec<u8>) -> Result<()> {
     match datum {
         Datum::Null => {}
+        Datum::Oid(_) if model::user_types::is_enum(ty.0) => crate::enums::send(datum, ty, out)?,
         Datum::Bool(value) => out.push(u8::from(*value)),
         Datum::Int2(value) => out.extend_from_slice(&value.to_be_bytes()),
         Datum::Int4(value) => out.extend_from_slice(&value.to_be_bytes()),

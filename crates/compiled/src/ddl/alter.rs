@@ -465,7 +465,7 @@ fn set_type(
         Some(collation) => check_collation(collation, declared.ty)?,
         None => None,
     };
-    draft.set_type(at, declared.ty, using)?;
+    draft.set_type(at, (declared.ty, declared.domain), using)?;
     draft.next.columns[at].collation = collation;
     Ok(())
 }

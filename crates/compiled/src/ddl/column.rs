@@ -41,7 +41,7 @@ impl Draft<'_> {
         let name = def.name.to_string();
         let Some(ty) = &def.ty else { return Err(Error::bug("a column without type")) };
         let declared = types::declared(ty, &name, self.session.facts()?)?;
-        let mut column = RowColumn::new(&name, declared.ty);
+        let mut column = RowColumn { domain: declared.domain, ..RowColumn::new(&name, declared.ty) };
         let values_from = self.options(&mut column, def, declared.is_serial, new_constraints)?;
         if SYSTEM_COLUMNS.contains(&name.as_str()) {
             let text = format!("column name \"{name}\" conflicts with a system column name");
@@ -68,9 +68,16 @@ impl Draft<'_> {
         if column.not_null {
             self.required.push(at);
         }
+        let domain = column.domain;
         self.next.columns.push(column);
+        if domain.is_some() {
+            self.domains.push(at);
+        }
         match values_from {
-            ValueSource::Nothing => Ok(()),
+            ValueSource::Nothing => match domain {
+                Some(domain) => self.domain_default(at, domain),
+                None => Ok(()),
+            },
             ValueSource::Default(expr) => self.new_default(at, expr),
             ValueSource::Generated(expr) => {
                 // The text follows when all columns are known: the expression may read later ones.
@@ -92,7 +99,7 @@ impl Draft<'_> {
     fn merge_column(&mut self, at: usize, column: RowColumn, values_from: ValueSource<'_>) -> Result<()> {
         let (name, inherited) = (&column.name, &mut self.next.columns[at]);
         self.notices.push(Notice::new(format!("merging column \"{name}\" with inherited definition")));
-        if inherited.ty != column.ty {
+        if inherited.declared() != column.declared() {
             let text = format!("column \"{name}\" has a type conflict");
             return Err(type_conflict(text, inherited.ty, column.ty));
         }
@@ -157,7 +164,20 @@ impl Draft<'_> {
 
     /// Sets the default of a new column; existing rows get it too.
     fn new_default(&mut self, at: usize, expr: &Expression) -> Result<()> {
-        match self.set_default(at, expr)? {
+        let default = self.set_default(at, expr)?;
+        self.fill(at, default)
+    }
+
+    /// Gives existing rows the default that a new column has by its domain.
+    fn domain_default(&mut self, at: usize, domain: u32) -> Result<()> {
+        let Some(sql) = stored_expressions::domain_default(self.session.facts()?, domain)? else { return Ok(()) };
+        let default = expressions::default(&parsed(&sql)?, &self.next.columns[at], self.catalog, self.session)?;
+        self.fill(at, default)
+    }
+
+    /// Gives existing rows the default of a new column.
+    fn fill(&mut self, at: usize, default: Default) -> Result<()> {
+        match default {
             Default::Next(sequence) => {
                 self.filled.insert(at, Field::Next(sequence.id));
             }
@@ -185,8 +205,9 @@ impl Draft<'_> {
         let default = expressions::default(expr, column, self.catalog, self.session)?;
         column.default = match &default {
             Default::Next(sequence) => Some(expressions::next_value(&sequence.name, &self.next.name)),
-            Default::Value(Expr::Value(Value::Plain(Datum::Null))) => None,
-            Default::Value(_) => Some(expressions::canonical_default(expr, self.catalog)?),
+            // NULL hides the default of a domain.
+            Default::Value(Expr::Value(Value::Plain(Datum::Null))) if column.domain.is_none() => None,
+            Default::Value(_) => Some(expressions::canonical_default(expr, self.catalog, self.session)?),
         };
         Ok(default)
     }
@@ -363,7 +384,12 @@ impl Draft<'_> {
     }
 
     /// Changes a column's type. `using` computes the new values; without it they are cast.
-    pub(super) fn set_type(&mut self, at: usize, ty: Type, using: Option<&Expression>) -> Result<()> {
+    pub(super) fn set_type(
+        &mut self,
+        at: usize,
+        (ty, domain): (Type, Option<u32>),
+        using: Option<&Expression>,
+    ) -> Result<()> {
         let old = self.next.columns[at].ty;
         let name = self.next.columns[at].name.clone();
         self.check_views(at)?;
@@ -382,6 +408,10 @@ impl Draft<'_> {
             self.retype_identity(at, ty)?;
         }
         self.next.columns[at].ty = ty;
+        self.next.columns[at].domain = domain;
+        if domain.is_some() {
+            self.domains.push(at);
+        }
         if is_generated {
             self.retype_generated(at, using)?;
         }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::{Datum, Error, Result, RowColumn, RowSchema, RowSchemaRef, SequenceSpec, SqlState, TableId, TableName};
+use model::{
+    Datum, Error, Result, RowColumn, RowSchema, RowSchemaRef, SequenceSpec, SqlState, TableId, TableName, user_types,
+};
 use parser::ast;
 use rows::RowTable;
 use rows::row::{ColumnLayout, RowLayout};
@@ -12,7 +14,7 @@ use super::table_work::{Condition, Field, Generated, Rewrite, Work};
 use super::{Catalog, Change, Definition, Notice, Object, constraints, expressions, indexes, is_taken};
 use crate::expr::{Expr, Layout, Value};
 use crate::statement::Session;
-use crate::stored_expressions;
+use crate::stored_expressions::{self, domain_check};
 
 /// The next version of one table.
 pub(super) struct Draft<'c> {
@@ -35,6 +37,8 @@ pub(super) struct Draft<'c> {
     pub(super) generated: Vec<(usize, ast::Expr)>,
     /// Columns whose existing rows must be checked for NULL.
     pub(super) required: Vec<usize>,
+    /// Columns whose existing rows must satisfy the constraints of their domains.
+    pub(super) domains: Vec<usize>,
     /// Ids of indexes to build.
     pub(super) built: Vec<u32>,
     /// Names of CHECK and foreign key constraints to validate.
@@ -82,6 +86,7 @@ impl<'c> Draft<'c> {
             filled: BTreeMap::new(),
             generated: Vec::new(),
             required: Vec::new(),
+            domains: Vec::new(),
             built: Vec::new(),
             checked: Vec::new(),
             extra_work: BTreeMap::new(),
@@ -139,8 +144,37 @@ impl<'c> Draft<'c> {
         for check in checks {
             work.push(Work::Check(Condition::new(&check.name, &check.condition, &table, self.session)?));
         }
+        for column in &self.domains {
+            work.extend(self.domain_work(*column, &table)?);
+        }
         let keys = self.next.foreign_keys.iter().filter(|key| self.checked.contains(&key.name));
         work.extend(keys.cloned().map(Work::ForeignKey));
+        Ok(work)
+    }
+
+    /// Checks of existing rows by the constraints of a column's domain.
+    fn domain_work(&self, at: usize, table: &Arc<RowTable>) -> Result<Vec<Work>> {
+        let column = &self.next.columns[at];
+        let Some(domain) = column.domain.filter(|_| !column.dropped) else { return Ok(Vec::new()) };
+        let levels = binder::domain_levels(self.session.facts()?, domain)?;
+        let name = levels.first().map_or("", |spec| spec.name.table.as_str());
+        let mut work = Vec::new();
+        if user_types::is_array(domain) {
+            // The cast refuses wrong elements.
+            let expr = format!("{} IS NULL IS NOT NULL", stored_expressions::domain_cast(column, domain));
+            let condition = Condition::new(name, &expr, table, self.session)?;
+            return Ok(vec![Work::Domain(condition, scalar::domain_null(name))]);
+        }
+        for domain in levels.iter().rev().filter_map(|spec| spec.domain()) {
+            if domain.not_null {
+                work.push(Work::DomainNull(at, scalar::domain_null(name)));
+            }
+            for check in &domain.checks {
+                let expr = domain_check(&check.condition, &column.name)?;
+                let condition = Condition::of(&check.name, &expr, table, self.session)?;
+                work.push(Work::Domain(condition, scalar::domain_violation(name, &check.name)));
+            }
+        }
         Ok(work)
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use binder::DefinitionClause;
 use bumpalo::Bump;
 use model::limits::DEFINITION_BYTES_MAX;
-use model::{Datum, Error, Result, RowColumn, RowSchema, SequenceRef, SqlState, TableName, Type};
+use model::{Datum, Error, Result, RowColumn, RowSchema, SequenceRef, SqlState, TableName, Type, user_types};
 use parser::ast::{self, ExprKind, Ident, Visitor};
 use rows::row::RowLayout;
 use rows::{Records, RowTable};
@@ -21,7 +21,8 @@ use crate::expr::{Expr, Frame};
 use crate::sequences::is_of_sequence;
 use crate::statement::{Session, Tables};
 use crate::stored_expressions::{
-    NoTables, WithSequences, for_each_name, lowered, numbered, parsed, rename_sequences, sequence_named, table_column,
+    NoTables, WithSequences, for_each_name, lowered, named_type, numbered, parsed, rename_sequences, sequence_named,
+    table_column,
 };
 use crate::types::assignable;
 
@@ -109,6 +110,7 @@ pub(super) fn generated(expr: &ast::Expr, table: &Arc<RowTable>, at: usize, sess
     let clause = DefinitionClause::Generated(&column);
     let own = bound(expr, Some(table), clause, session)?;
     names_of_row(expr, table, clause)?;
+    let expr = &lasting(expr, session)?;
     let fixed = match lowered(expr, Some(table), clause, &NoTables, &scalar::Session::default()) {
         Ok((fixed, _)) => fixed,
         Err(stop) => return Err(stop.into_error(|| unsupported(expr, clause))),
@@ -126,6 +128,7 @@ pub(super) fn index_expression(
     clause: DefinitionClause<'_>,
     session: Session<'_>,
 ) -> Result<Type> {
+    let expr = &lasting(expr, session)?;
     let ty = index_type(expr, table, clause, session.facts()?, &NoTables);
     let ty = ty.map_err(|stop| stop.into_error(|| unsupported(expr, clause)))?;
     names_of_row(expr, table, clause)?;
@@ -245,17 +248,15 @@ pub(super) fn frame<'a>(row: &'a [Cell<Option<&'a [u8]>>], ctx: &'a ExecContext<
 ///
 /// # Errors
 /// 54001 if it nests too deeply with the parentheses that it has; 54000 if it is too long.
-pub(super) fn canonical(expr: &ast::Expr) -> Result<String> {
-    let mut expr = expr.clone();
-    expr.visit_mut(&mut |expr| match &mut expr.kind {
+pub(super) fn canonical(expr: &ast::Expr, session: Session<'_>) -> Result<String> {
+    let mut expr = lasting(expr, session)?;
+    expr.visit_mut(&mut |expr| {
         // The only table that it can name is its own.
-        ExprKind::Path(parts) => {
-            if let Some(column) = parts.last() {
-                expr.kind = ExprKind::Column(column.clone());
-            }
+        if let ExprKind::Path(parts) = &expr.kind
+            && let Some(column) = parts.last()
+        {
+            expr.kind = ExprKind::Column(column.clone());
         }
-        ExprKind::Cast(cast) => system_type(&mut cast.ty),
-        _ => {}
     });
     let text = expr.to_string();
     if text.len() > DEFINITION_BYTES_MAX {
@@ -265,6 +266,30 @@ pub(super) fn canonical(expr: &ast::Expr) -> Result<String> {
     // Each operator has parentheses there, which are nested more deeply than what was written.
     parser::parse_expr(&text).map_err(Error::without_position)?;
     Ok(text)
+}
+
+/// An expression with names of types that keep their meaning.
+fn lasting(expr: &ast::Expr, session: Session<'_>) -> Result<ast::Expr> {
+    let facts = session.facts()?;
+    let mut expr = expr.clone();
+    expr.visit_mut(&mut |expr| {
+        if let ExprKind::Cast(cast) = &mut expr.kind {
+            lasting_type(&mut cast.ty, facts);
+        }
+    });
+    Ok(expr)
+}
+
+/// Names a type so that the name keeps its meaning.
+fn lasting_type(ty: &mut ast::TypeName, session: &scalar::Session) {
+    let element = ast::TypeName { dimensions: Vec::new(), ..ty.clone() };
+    match named_type(&element, session) {
+        Ok((id, _)) if user_types::is_user(id.0) => {
+            let qualifier = Box::new([Ident::const_new("pg_catalog")]);
+            ty.name = ast::Name { qualifier, name: Ident::new(user_types::reference(id.0)), at: ty.name.at };
+        }
+        _ => system_type(ty),
+    }
 }
 
 /// Names a type by the words that SQL has for it, such as `integer` for `int4`.
@@ -312,24 +337,32 @@ fn has_star(expr: &ast::Expr) -> bool {
     Stars.visit_expr(expr).is_break()
 }
 
+/// Whether an expression calls a function of sequences.
+pub(super) fn calls_sequence(expr: &ast::Expr) -> bool {
+    has_call(expr, &|_| true)
+}
+
 /// Whether an expression calls a function of sequences that are not [`numbered`].
 fn calls_other_sequence(expr: &ast::Expr) -> bool {
-    struct Calls;
-    impl Visitor for Calls {
+    let is_number = |argument: &ast::Expr| matches!(&argument.kind, ExprKind::Cast(cast) if matches!(cast.expr.kind, ExprKind::Integer(_)));
+    has_call(expr, &|call| !call.args.iter().all(is_number))
+}
+
+/// Whether an expression has a call of a function of sequences for which the test holds.
+fn has_call(expr: &ast::Expr, test: &dyn Fn(&ast::FunctionCall) -> bool) -> bool {
+    struct Calls<'t>(&'t dyn Fn(&ast::FunctionCall) -> bool);
+    impl Visitor for Calls<'_> {
         type Break = ();
 
         fn enter_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
             let ExprKind::Function(call) = &expr.kind else { return ControlFlow::Continue(()) };
-            let is_numbered = || {
-                call.args.iter().all(|argument| matches!(&argument.kind, ExprKind::Cast(cast) if matches!(cast.expr.kind, ExprKind::Integer(_))))
-            };
-            match is_of_sequence(&call.name.name) && !is_numbered() {
+            match is_of_sequence(&call.name.name) && (self.0)(call) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         }
     }
-    Calls.visit_expr(expr).is_break()
+    Calls(test).visit_expr(expr).is_break()
 }
 
 /// Canonical DEFAULT of a serial column of a table: `nextval('sequence'::regclass)`. A sequence without schema is that of the
@@ -369,10 +402,10 @@ fn qualified(name: &TableName) -> String {
 ///
 /// # Errors
 /// As [`canonical`] and [`default`].
-pub(super) fn canonical_default(expr: &ast::Expr, catalog: &dyn Catalog) -> Result<String> {
+pub(super) fn canonical_default(expr: &ast::Expr, catalog: &dyn Catalog, session: Session<'_>) -> Result<String> {
     let mut expr = expr.clone();
     rename_sequences(&mut expr, &mut |parts| Ok(Some(constant(&qualified(&sequence(parts, catalog)?.name)))))?;
-    canonical(&expr)
+    canonical(&expr, session)
 }
 
 /// A DEFAULT of a column of a table after a sequence was renamed; `None` if it does not use the sequence.

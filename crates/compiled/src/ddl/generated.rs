@@ -22,7 +22,7 @@ impl Draft<'_> {
         for (at, expr) in std::mem::take(&mut self.generated) {
             let table = self.table()?;
             expressions::generated(&expr, &table, at, self.session)?;
-            self.next.columns[at].generated = Some(expressions::canonical(&expr)?);
+            self.next.columns[at].generated = Some(expressions::canonical(&expr, self.session)?);
             self.recompute(at);
         }
         Ok(())
@@ -41,7 +41,7 @@ impl Draft<'_> {
         let table = self.table()?;
         let clause = if is_predicate { DefinitionClause::IndexPredicate } else { DefinitionClause::IndexKey };
         let ty = expressions::index_expression(expr, &table, clause, self.session)?;
-        let text = expressions::canonical(expr)?;
+        let text = expressions::canonical(expr, self.session)?;
         let is_it =
             |column: &RowColumn| column.is_hidden() && column.ty == ty && column.generated.as_ref() == Some(&text);
         if let Some(at) = self.next.columns.iter().position(is_it) {

@@ -95,7 +95,7 @@ impl Draft<'_> {
                         let text = format!("merging multiple inherited definitions of column \"{name}\"");
                         self.notices.push(Notice::new(text));
                         let own = &mut self.next.columns[at];
-                        if own.ty != column.ty {
+                        if own.declared() != column.declared() {
                             let text = format!("inherited column \"{name}\" has a type conflict");
                             return Err(type_conflict(text, own.ty, column.ty));
                         }
@@ -239,7 +239,7 @@ impl Draft<'_> {
                 return differs(format!("child table is missing column \"{name}\""));
             };
             let own = &self.next.columns[at];
-            if own.ty != column.ty {
+            if own.declared() != column.declared() {
                 return differs(format!("child table \"{table}\" has different type for column \"{name}\""));
             }
             if column.not_null && !own.not_null {
@@ -657,7 +657,7 @@ fn check_only(old: &RowSchema, new: &RowSchema) -> Result<()> {
         if !after.dropped && before.name != after.name {
             return wrong(format!("inherited column \"{}\" must be renamed in child tables too", before.name));
         }
-        if !after.dropped && before.ty != after.ty {
+        if !after.dropped && before.declared() != after.declared() {
             return wrong(format!("type of inherited column \"{}\" must be changed in child tables too", before.name));
         }
         if is_partitioned && !after.dropped && before.not_null && !after.not_null {
@@ -711,7 +711,7 @@ fn follow(
             Some(_) if only => {}
             Some(before) => {
                 let Some(own) = child.next.column(&before.name) else { continue };
-                if before.ty != after.ty {
+                if before.declared() != after.declared() {
                     // Another parent has the column too, and keeps its type.
                     if child.next.lineage.column(own).is_some_and(|entry| entry.parents > inside) {
                         let (name, table) = (&before.name, &child.next.name.table);
@@ -719,9 +719,9 @@ fn follow(
                         return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
                     }
                     let using = following.using.get(&before.name).copied().flatten();
-                    if child.next.columns[own].ty != after.ty {
+                    if child.next.columns[own].declared() != after.declared() {
                         child.check_not_in_key(own, "alter")?;
-                        child.set_type(own, after.ty, using)?;
+                        child.set_type(own, (after.ty, after.domain), using)?;
                     }
                 }
                 if following.nulls.contains(&before.name) {
@@ -787,7 +787,7 @@ fn follow_new_column(
     let column = &new.columns[at];
     if let Some(own) = child.next.column(&column.name) {
         let (name, table) = (&column.name, &child.next.name.table);
-        if child.next.columns[own].ty != column.ty {
+        if child.next.columns[own].declared() != column.declared() {
             let text = format!("child table \"{table}\" has different type for column \"{name}\"");
             return Err(Error::new(SqlState::DATATYPE_MISMATCH, text));
         }
@@ -803,6 +803,9 @@ fn follow_new_column(
     let is_never_null = matches!(filled.get(&at), Some(Field::Next(_) | Field::Numbered(_)));
     if own.not_null && own.missing.is_none() && !is_never_null {
         child.required.push(position);
+    }
+    if own.domain.is_some() {
+        child.domains.push(position);
     }
     child.next.columns.push(own);
     child.next.lineage.columns.push(InheritedColumn { position, parents: 1, local: false });

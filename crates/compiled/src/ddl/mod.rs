@@ -4,7 +4,7 @@
 //! - [`define`]: plans a statement against a [`Catalog`]; the resulting [`Definition`] is applied without knowledge of
 //!   SQL.
 //! - `draft`, `column`, `table_constraints`: a table description while it changes; `create`, `alter`, `index`,
-//!   `drop`, `sequence`, `view`: statements.
+//!   `drop`, `sequence`, `view`, `user_types`: statements.
 //! - `expressions`: CHECK and DEFAULT; `generated`: generated columns, and expressions of indexes; `types`: column types; `names`: name resolution and generated names;
 //!   `table_work`: work on existing rows.
 //!
@@ -28,10 +28,12 @@ mod table_work;
 #[cfg(test)]
 mod tests;
 mod types;
+mod user_types;
 mod view;
 
 use model::{
-    Error, Result, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState, TableId, TableName, ViewRef, ViewSpec,
+    Error, Result, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState, TableId, TableName, TypeSpec,
+    TypeSpecRef, ViewRef, ViewSpec,
 };
 use parser::ast::{self, ObjectKind as Kind, ObjectName, Statement};
 
@@ -39,6 +41,7 @@ pub(crate) use expressions::empty_table;
 pub(crate) use names::quoted;
 pub use names::{TEMPORARY, is_temporary, new_relation};
 pub use table_work::{Condition, PartitionCheck, Rewrite, Work};
+pub use user_types::{find_type, is_system_type, no_type, row_type};
 pub use view::{check_is_updatable, set_option};
 
 use crate::statement::Session;
@@ -89,6 +92,26 @@ pub trait Catalog {
     /// Views that read one of these tables and views, directly or through others; each before those that read it.
     fn dependent_views(&self, objects: &[u32]) -> Vec<ViewRef>;
 
+    /// A type of a user by name.
+    fn user_type(&self, _name: &TableName) -> Option<TypeSpecRef> {
+        None
+    }
+
+    /// All types of users.
+    fn user_types(&self) -> Vec<TypeSpecRef> {
+        Vec::new()
+    }
+
+    /// All views.
+    fn views(&self) -> Vec<ViewRef> {
+        Vec::new()
+    }
+
+    /// A random number.
+    fn random(&self) -> u64 {
+        0
+    }
+
     /// An id never used before for this kind of object.
     fn next_id(&self, of: Object) -> u32;
 
@@ -118,6 +141,8 @@ pub enum Object {
     Index,
     /// Sequences.
     Sequence,
+    /// Types.
+    Type,
 }
 
 /// The planned effect of a definition statement.
@@ -166,6 +191,10 @@ pub enum Change {
     AlterView(ViewSpec),
     /// Drop a view by id.
     DropView(u32),
+    /// Create a type.
+    CreateType(TypeSpec),
+    /// Replace a type's description.
+    AlterType(TypeSpec),
 }
 
 /// A notice to the client.
@@ -204,6 +233,19 @@ pub fn define(statement: &Statement, catalog: &dyn Catalog, session: Session<'_>
             Kind::Sequence => sequence::act(alter, catalog).map(Some),
             _ => Ok(None),
         },
+        Statement::CreateEnum(create) => user_types::create_enum(create, catalog).map(Some),
+        Statement::AlterEnum(alter) => user_types::alter_enum(alter, catalog).map(Some),
+        Statement::CreateDomain(create) => user_types::create_domain(create, catalog, session).map(Some),
+        Statement::AlterDomain(alter) => user_types::alter_domain(alter, catalog, session).map(Some),
+        Statement::Rename(rename) if matches!(rename.kind, Kind::Type | Kind::Domain) => {
+            user_types::rename(rename, catalog)
+        }
+        Statement::AlterSchema(alter) if matches!(alter.kind, Kind::Type | Kind::Domain) => {
+            user_types::set_schema(alter, catalog)
+        }
+        Statement::AlterOwner(alter) if matches!(alter.kind, Kind::Type | Kind::Domain) => {
+            user_types::set_owner(alter, catalog)
+        }
         Statement::CreateIndex(create) => index::create(create, catalog, session),
         Statement::CreateSequence(create) => sequence::create(create, catalog, session).map(Some),
         Statement::AlterSequence(alter) => sequence::alter(alter, catalog, session).map(Some),

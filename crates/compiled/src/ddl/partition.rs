@@ -153,7 +153,7 @@ impl Draft<'_> {
         if is_constant {
             return Err(wrong_object("cannot use constant expression as partition key"));
         }
-        let sql = expressions::canonical(expr)?;
+        let sql = expressions::canonical(expr, self.session)?;
         for at in crate::stored_expressions::columns(&sql, &self.next)? {
             self.check_key_column(at)?;
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bumpalo::Bump;
 use env::Event;
 use model::{Datum, Error, Result, RowForeignKey, RowIndex, RowSchema, SqlState, Type};
+use parser::ast;
 use rows::RowTable;
 use rows::row::RowLayout;
 
@@ -29,6 +30,10 @@ pub enum Work {
     Build(RowIndex),
     /// Validate a CHECK constraint; on failure [`Work::violated`].
     Check(Condition),
+    /// Validate a CHECK constraint of a column's domain; this error on failure.
+    Domain(Condition, Error),
+    /// Check the column at this position for NULLs, which its domain refuses; this error on failure.
+    DomainNull(usize, Error),
     /// Validate a foreign key; 23503 on failure.
     ForeignKey(RowForeignKey),
     /// Check that rows are within the bounds of a partition, or in none of them; on failure [`Work::violated`].
@@ -57,6 +62,7 @@ impl Work {
                 Error::new(SqlState::CHECK_VIOLATION, text).about_constraint(&table.name, &check.name)
             }
             Work::Partition(check) => Error::new(SqlState::CHECK_VIOLATION, check.text.clone()),
+            Work::Domain(_, error) | Work::DomainNull(_, error) => error.clone(),
             Work::ForeignKey(key) => {
                 let text =
                     format!("insert or update on table \"{name}\" violates foreign key constraint \"{}\"", key.name);
@@ -73,6 +79,8 @@ impl std::fmt::Debug for Work {
             Work::NotNull(column) => write!(f, "not null {column}"),
             Work::Build(index) => write!(f, "build {}", index.name),
             Work::Check(check) => write!(f, "check {}", check.name),
+            Work::Domain(check, _) => write!(f, "domain check {}", check.name),
+            Work::DomainNull(column, _) => write!(f, "domain not null {column}"),
             Work::ForeignKey(key) => write!(f, "foreign key {}", key.name),
             Work::Partition(_) => write!(f, "partition"),
         }
@@ -109,7 +117,17 @@ pub struct Condition {
 impl Condition {
     /// Binds the condition `sql` of the constraint `name`.
     pub(super) fn new(name: &str, sql: &str, table: &Arc<RowTable>, session: Session<'_>) -> Result<Condition> {
-        let condition = expressions::condition(&parsed(sql)?, table, session)?;
+        Condition::of(name, &parsed(sql)?, table, session)
+    }
+
+    /// Like [`Condition::new`], for a parsed condition.
+    pub(super) fn of(
+        name: &str,
+        condition: &ast::Expr,
+        table: &Arc<RowTable>,
+        session: Session<'_>,
+    ) -> Result<Condition> {
+        let condition = expressions::condition(condition, table, session)?;
         Ok(Condition { name: name.to_owned(), condition })
     }
 

@@ -1,7 +1,7 @@
 //! Column types in definition statements.
 
 use catalog::{TypeKind, builtin};
-use model::{Error, Result, SqlState, Type};
+use model::{Error, Result, SqlState, Type, user_types};
 use parser::ast::TypeName;
 
 use crate::stored_expressions::named_type;
@@ -9,7 +9,10 @@ use crate::stored_expressions::named_type;
 /// A declared type. `is_serial`: the column gets a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Declared {
+    /// The type; of a domain the base type.
     pub(super) ty: Type,
+    /// OID of the domain or of the array of a domain, if it is one.
+    pub(super) domain: Option<u32>,
     pub(super) is_serial: bool,
 }
 
@@ -20,14 +23,20 @@ pub(super) struct Declared {
 /// do not support.
 pub(super) fn declared(ty: &TypeName, column: &str, session: &scalar::Session) -> Result<Declared> {
     if let Some(ty) = serial(ty) {
-        return Ok(Declared { ty, is_serial: true });
+        return Ok(Declared { ty, domain: None, is_serial: true });
     }
     let (oid, typmod) = named_type(ty, session)?;
     if builtin().type_row(oid).is_some_and(|row| row.kind == TypeKind::Pseudo) {
         let text = format!("column \"{column}\" has pseudo-type {}", builtin().type_name(oid));
         return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
     }
-    let plain = |ty| Ok(Declared { ty, is_serial: false });
+    if user_types::is_constrained(oid.0) {
+        let spec = binder::user_type(session, oid.0)?;
+        let base = spec.domain().ok_or_else(|| Error::bug("a domain that is none"))?.base;
+        let base = Type::from_oid(builtin().base_type(oid).0, base.typmod()).ok_or_else(|| unsupported(ty))?;
+        return Ok(Declared { ty: base, domain: Some(oid.0), is_serial: false });
+    }
+    let plain = |ty| Ok(Declared { ty, domain: None, is_serial: false });
     Type::from_oid(oid.0, typmod).map_or_else(|| Err(unsupported(ty)), plain)
 }
 
@@ -83,6 +92,7 @@ pub(super) fn default_operator_class(ty: Type) -> Option<&'static str> {
         Type::Interval => "interval_ops",
         Type::Json => return None,
         Type::Other(other) if other.element().is_some() => "array_ops",
+        Type::Other(_) if user_types::is_enum(ty.oid()) => "enum_ops",
         Type::Other(other) => match other.sql_name() {
             "\"char\"" => "char_ops",
             "name" => "name_ops",

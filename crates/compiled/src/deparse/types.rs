@@ -1,8 +1,8 @@
 //! Types of expressions, and their names.
 
 use catalog::{TypeId, builtin};
-use model::Type;
-use parser::ast::{Expr, ExprKind, Name, Pos, TypeName};
+use model::{Type, user_types};
+use parser::ast::{Expr, ExprKind, Ident, Name, Pos, TypeName};
 
 /// A type and its modifiers, such as the precision and scale of `numeric(6,2)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,10 @@ impl Ty {
         if !is_system || name.is_set || name.is_column_type {
             return None;
         }
-        let id = builtin().type_named(&name.name.name)?;
+        let id = match user_types::referred(&name.name.name) {
+            Some(oid) => TypeId(oid),
+            None => builtin().type_named(&name.name.name)?,
+        };
         let number = |modifier: &Expr| match modifier.kind {
             ExprKind::Integer(value) => Some(value),
             _ => None,
@@ -74,8 +77,16 @@ impl Ty {
         let is_array = is_array(self.id);
         let id = if is_array { builtin().element_of(self.id)? } else { self.id };
         let modifier = |value: &i32| Expr::new(ExprKind::Integer(*value), Pos::default());
+        let name = match user_types::is_user(id.0) {
+            true => Name {
+                qualifier: Box::new([Ident::const_new("pg_catalog")]),
+                name: Ident::new(user_types::reference(id.0)),
+                at: Pos::default(),
+            },
+            false => Name::system(builtin().type_row(id)?.name, Pos::default()),
+        };
         Some(TypeName {
-            name: Name::system(builtin().type_row(id)?.name, Pos::default()),
+            name,
             modifiers: self.modifiers.iter().map(modifier).collect(),
             dimensions: if is_array { vec![-1] } else { Vec::new() },
             ..TypeName::default()

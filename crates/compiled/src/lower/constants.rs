@@ -138,7 +138,7 @@ fn is_immutable_part(part: &Bound) -> bool {
         ExprKind::RowCompare { calls, .. } => calls.iter().all(|call| is_immutable_function(call.function)),
         // Other types are read and written by the session's settings.
         ExprKind::ViaText(of) => part.ty == TypeId::JSONB && plain(of.ty).is_some_and(is_text),
-        ExprKind::SqlValue(_) | ExprKind::Subquery(_) => false,
+        ExprKind::SqlValue(_) | ExprKind::Subquery(_) | ExprKind::Domain(..) => false,
         _ => true,
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bumpalo::Bump;
 use catalog::{TypeId, Volatility, builtin};
-use model::{Datum, Error, SequenceRef, SqlState, Storage, Type};
+use model::{Datum, Error, SequenceRef, SqlState, Storage, Type, user_types};
 use scalar::{BooleanTest, Call, Context, Expr as Bound, ExprKind, SqlValue, SubqueryKind, Value as BoundValue};
 
 use super::constants::constant;
@@ -37,6 +37,7 @@ const SEE_PADDING: [&str; 13] = [
 impl Lowering<'_> {
     /// Lowers an expression. Its constant parts are computed.
     pub(super) fn expr(&mut self, expr: &Bound) -> Lower<Expr> {
+        self.parts.names_types |= user_types::is_user(expr.ty.0);
         let lowered = self.operator(expr)?;
         Ok(self.folded(lowered))
     }
@@ -117,6 +118,11 @@ impl Lowering<'_> {
                 Ok(cast_to(Expr::Now, ty))
             }
             ExprKind::Subquery(subquery) => self.subquery(subquery.query, &subquery.kind),
+            ExprKind::Domain(..) => {
+                // The constraints are those of the present catalog.
+                self.parts.has_session_constants = true;
+                self.computation(expr)
+            }
             ExprKind::IsNull(_)
             | ExprKind::IsNotNull(_)
             | ExprKind::Elements(_)

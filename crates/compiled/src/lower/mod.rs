@@ -221,18 +221,25 @@ struct Lowering<'q> {
 #[derive(Default)]
 pub(crate) struct Parts {
     pub(crate) params: Vec<ParamType>,
+    /// Subqueries in expressions, by number.
     pub(crate) subqueries: Vec<Subquery>,
+    /// Derived tables, by number.
     pub(crate) derived: Vec<Derived>,
+    /// Number of hash tables in the plan.
     pub(crate) hashed: usize,
+    /// Array parameters used in expressions, by number.
     pub(crate) arrays: Vec<Array>,
+    /// Whether the statement changes a sequence.
     pub(crate) counts: bool,
     /// Whether a constant was read by the session's settings.
     pub(crate) has_session_constants: bool,
+    /// Whether an expression has a type that a user created.
+    pub(crate) names_types: bool,
     /// Whether crate `scalar` computes some of its expressions.
     pub(crate) computes: bool,
     /// Changes in WITH, in the order in which they run.
     pub(crate) changes: Vec<WithChange>,
-    /// Whether the statement's queries must not see its changes.
+    /// Whether the statement's queries must not see its changes: [`rows::Txn::hide_changes`].
     pub(crate) hides: bool,
     /// The first error of a constant expression, with which each run fails.
     pub(crate) failure: Option<Error>,

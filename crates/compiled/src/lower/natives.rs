@@ -64,7 +64,7 @@ pub(super) fn comparison(call: &Call) -> Option<(Comparison, Type)> {
     }
 }
 
-/// The comparison of two arrays, ranges or multiranges of one type.
+/// The comparison of two arrays, ranges, multiranges or enums of one type.
 fn polymorphic(call: &Call) -> Option<(Comparison, Type)> {
     let comparison = *POLYMORPHIC.get(&call.function)?;
     let [left, right] = *call.arguments else { return None };
@@ -112,7 +112,7 @@ const CAST: [Type; 11] = [
 ];
 
 static POLYMORPHIC: LazyLock<FxHashMap<u32, Comparison>> = LazyLock::new(|| {
-    let of_pseudo = [TypeId::ANYARRAY, TypeId::ANYRANGE, TypeId::ANYMULTIRANGE];
+    let of_pseudo = [TypeId::ANYARRAY, TypeId::ANYRANGE, TypeId::ANYMULTIRANGE, TypeId::ANYENUM];
     let operators = builtin().operators().iter().filter(|operator| of_pseudo.contains(&operator.right));
     let pairs = operators.filter(|operator| operator.left == Some(operator.right));
     pairs.filter_map(|operator| Some((operator.function, compared(operator.name)?))).collect()

@@ -10,6 +10,7 @@ mod scale;
 mod serializable;
 mod space;
 mod temporary;
+mod types;
 mod views;
 mod workers;
 

@@ -307,7 +307,9 @@ impl Printer<'_> {
             }
             _ => ("", ""),
         };
-        if words.is_empty() {
+        if let Some(text) = self.rewrites.and_then(|rewrites| rewrites.type_name(ty.at)) {
+            self.put(text);
+        } else if words.is_empty() {
             self.name(&ty.name);
         } else {
             self.put(words);

@@ -17,6 +17,8 @@ pub struct Rewrites {
     stars: HashMap<usize, String>,
     /// Names of columns of a select list that were not written.
     aliases: HashMap<usize, Ident>,
+    /// Types, by the place of their name.
+    types: HashMap<u32, String>,
     /// Tables, by the place of their name.
     relations: HashMap<u32, RelationText>,
     /// Columns that the sides of NATURAL joins have in common.
@@ -40,6 +42,15 @@ impl Rewrites {
     /// A name or a constant at this place.
     pub fn set_expr(&mut self, at: Pos, text: String) {
         self.exprs.insert(at.0, text);
+    }
+
+    /// The name of a type at this place.
+    pub fn set_type(&mut self, at: Pos, text: String) {
+        self.types.insert(at.0, text);
+    }
+
+    pub(super) fn type_name(&self, at: Pos) -> Option<&str> {
+        self.types.get(&at.0).map(String::as_str)
     }
 
     /// The items that a `*` of a select list stands for.

@@ -5,6 +5,7 @@ use model::{Error, Result, RowSchema, SqlState};
 use parser::ast::{Comment, Name, ObjectKind as Kind, ObjectName};
 use pg_catalog::comments::{self, RelationKind};
 
+use super::rows;
 use crate::result::Outcome;
 use crate::session::Session;
 use crate::session::context::DATABASE;
@@ -44,10 +45,24 @@ pub(crate) fn execute(session: &mut Session, comment: &Comment) -> Result<Outcom
             let text = format!("database \"{}\" does not exist", name.name);
             return Err(Error::new(SqlState::INVALID_CATALOG_NAME, text));
         }
-        _ => {
-            session.notice("COMMENT is ignored: comments on objects of this kind are not stored");
-            return Ok(Outcome::command("COMMENT"));
+        (Kind::Type | Kind::Domain, ObjectName::Type(ty)) => {
+            let found = rows::with_relations(session, |relations| compiled::find_type(&ty.name, relations));
+            match found {
+                Some(spec) if comment.kind == Kind::Domain && spec.domain().is_none() => {
+                    let text = format!("\"{}\" is not a domain", ty.name.name);
+                    return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text));
+                }
+                Some(spec) => comments::on_type(&spec),
+                None if compiled::is_system_type(&ty.name) => return Ok(ignored(session)),
+                None => return Err(compiled::no_type(&ty.name)),
+            }
         }
+        (Kind::DomainConstraint, ObjectName::On(constraint, domain)) => {
+            let found = rows::with_relations(session, |relations| compiled::find_type(domain, relations));
+            let spec = found.ok_or_else(|| compiled::no_type(domain))?;
+            comments::on_domain_constraint(&spec, constraint)?
+        }
+        _ => return Ok(ignored(session)),
     };
     if comments::is_on_temporary(catalog, key) {
         session.notice("COMMENT is ignored: comments on temporary objects are not stored");
@@ -56,6 +71,11 @@ pub(crate) fn execute(session: &mut Session, comment: &Comment) -> Result<Outcom
     let text = comment.text.as_ref().map(ToString::to_string).filter(|text| !text.is_empty());
     session.writer()?.set_comment(key, text.as_deref())?;
     Ok(Outcome::command("COMMENT"))
+}
+
+fn ignored(session: &mut Session) -> Outcome {
+    session.notice("COMMENT is ignored: comments on objects of this kind are not stored");
+    Outcome::command("COMMENT")
 }
 
 /// The schema of a relation: that of its name, or the first of the search path that has one of its name.

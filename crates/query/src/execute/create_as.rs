@@ -169,7 +169,7 @@ pub(super) fn column_list<'f>(
             let text = format!("column \"{name}\" has a type that a table cannot have (OID {number})");
             return Err(Error::unsupported(text));
         };
-        list.push(format!("\"{}\" {ty}", name.replace('"', "\"\"")));
+        list.push(format!("\"{}\" {}", name.replace('"', "\"\""), model::user_types::type_sql(ty.oid(), ty)));
     }
     Ok(list)
 }

@@ -569,8 +569,6 @@ async fn drop_objects(session: &mut Session, drop: &Drop) -> Result<Outcome> {
         ObjectKind::Table | ObjectKind::Schema => {
             return drop_relations(session, drop).await;
         }
-        ObjectKind::Type => ("TYPE", "type", SqlState::UNDEFINED_OBJECT),
-        ObjectKind::Domain => ("DOMAIN", "type", SqlState::UNDEFINED_OBJECT),
         ObjectKind::Function => ("FUNCTION", "function", SqlState::UNDEFINED_FUNCTION),
         ObjectKind::Procedure => ("PROCEDURE", "procedure", SqlState::UNDEFINED_FUNCTION),
         ObjectKind::Trigger => ("TRIGGER", "trigger", SqlState::UNDEFINED_OBJECT),
@@ -579,7 +577,6 @@ async fn drop_objects(session: &mut Session, drop: &Drop) -> Result<Outcome> {
     };
     let names = drop.objects.iter().map(|object| match object {
         ObjectName::Name(name) | ObjectName::Function(FunctionSignature { name, .. }) => name.to_string(),
-        ObjectName::Type(ty) => ty.to_string(),
         ObjectName::On(name, _) => name.to_string(),
         _ => String::new(),
     });

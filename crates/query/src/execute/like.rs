@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use engine::Catalog;
 use model::limits::COLUMNS_PER_TABLE_MAX;
-use model::{Error, Identity, Result, RowSchema, SequenceOwner, SqlState, TableName, Type};
+use model::{Error, Identity, Result, RowSchema, SequenceOwner, SqlState, TableName, Type, user_types};
 use parser::ast::{CreateTable, LikeClause, LikeOption, Statement, TableElement};
 use parser::print::quoted_name;
 
@@ -64,8 +64,8 @@ fn parsed(text: &str) -> Result<Option<Statement>> {
 /// A relation that LIKE names.
 struct Source<'a> {
     like: &'a LikeClause,
-    /// Names, types, and whether NULL is refused.
-    columns: Vec<(String, Type, bool)>,
+    /// Names, types as SQL, and whether NULL is refused.
+    columns: Vec<(String, String, bool)>,
     rows: Option<model::RowSchemaRef>,
 }
 
@@ -74,14 +74,15 @@ impl<'a> Source<'a> {
         let named = Named { snapshot: &context.reads.snapshot, settings: &context.settings };
         let no_type = |name: &str| Error::unsupported(format!("column \"{name}\" has a type that a table cannot have"));
         if let Some(table) = named.find(&like.table) {
-            let columns = table.schema.shown().map(|(_, column)| (column.name.clone(), column.ty, column.not_null));
+            let columns =
+                table.schema.shown().map(|(_, column)| (column.name.clone(), column.type_sql(), column.not_null));
             return Ok(Source { like, columns: columns.collect(), rows: Some(table.schema.clone()) });
         }
         let columns = match named.view(&like.table) {
             Some(view) => {
                 let column = |column: &model::ViewColumn| {
                     let ty = Type::from_oid(column.ty, column.typmod).ok_or_else(|| no_type(&column.name))?;
-                    Ok((column.name.clone(), ty, false))
+                    Ok((column.name.clone(), user_types::type_sql(ty.oid(), ty), false))
                 };
                 view.columns.iter().map(column).collect::<Result<_>>()?
             }
@@ -90,7 +91,7 @@ impl<'a> Source<'a> {
                 let column = |column: &model::Column| {
                     let oid = ingest::copy::oid_of(column.ty);
                     let ty = Type::from_oid(oid, -1).ok_or_else(|| no_type(&column.name))?;
-                    Ok((column.name.clone(), ty, !column.nullable))
+                    Ok((column.name.clone(), ty.to_string(), !column.nullable))
                 };
                 table.columns.iter().map(column).collect::<Result<_>>()?
             }

@@ -22,6 +22,7 @@ mod set;
 mod sleep;
 mod table_store;
 mod transaction;
+mod user_types;
 mod view;
 
 use std::borrow::Cow;
@@ -337,7 +338,7 @@ impl Session {
             self.make_place(name, persistence)?;
         }
         let outcome = self.defined(parsed, definition).await?;
-        if matches!(definition, Change::Drop(_) | Change::AlterTable(_) | Change::Rename(_)) {
+        if matches!(definition, Change::Drop(_) | Change::AlterTable(_) | Change::AlterDomain(_) | Change::Rename(_)) {
             comment::remove_orphans(self)?;
         }
         Ok(outcome)
@@ -349,6 +350,7 @@ impl Session {
             Change::CreateTable(create) => Ok(Box::pin(self.define_table(parsed, create)).await?.0),
             Change::CreateExtension(_) if hypertable::is_timescale(definition) => Ok(hypertable::extension(self)),
             Change::CreateTableAs(_) => definition::execute(self, parsed, definition).await,
+            Change::Drop(drop) if user_types::is_drop(definition) => user_types::drop(self, parsed, drop).await,
             definition => match rows::parts(self, definition) {
                 Some(parts) => {
                     rows::define(self, parsed, &parts[0]).await?;

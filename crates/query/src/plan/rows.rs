@@ -186,6 +186,11 @@ impl RowsPlan {
         self.names_tables
     }
 
+    /// Whether the plan depends neither on the catalog nor on settings.
+    pub(crate) fn is_always_valid(&self) -> bool {
+        self.valid.is_none()
+    }
+
     pub(crate) fn holds(&self, snapshot: &Snapshot, settings: &Arc<Settings>) -> bool {
         let same =
             |valid: &Valid| Arc::ptr_eq(&valid.catalog, snapshot.catalog()) && Arc::ptr_eq(&valid.settings, settings);
@@ -313,7 +318,10 @@ fn without_binary_form(compiled: &Compiled) -> Option<&str> {
 
 /// A column of names of objects.
 fn with_names(compiled: &Compiled) -> Option<&str> {
-    text_column(compiled, |oid| !is_bare_number(oid) && relational::arrow::is_number(TypeId(oid)))
+    text_column(compiled, |oid| {
+        let is_user = model::user_types::is_user(oid);
+        !is_user && !is_bare_number(oid) && relational::arrow::is_number(TypeId(oid))
+    })
 }
 
 /// A column whose values leave as texts, of a type for which the test holds.
@@ -336,8 +344,9 @@ fn is_bare_number(oid: u32) -> bool {
 
 impl RowsPlan {
     fn new(compiled: Compiled, verb: Verb, context: &StatementContext) -> RowsPlan {
-        // A statement that reads no table, and no setting, is the same for all of them.
-        let depends = context.reads.rows_view.is_some() || compiled.has_session_constants();
+        // A statement that reads no table, no setting and no type of a user is the same for all of them.
+        let reads_session = compiled.has_session_constants() || compiled.names_types();
+        let depends = context.reads.rows_view.is_some() || reads_session;
         RowsPlan {
             parameters: compiled.params().iter().map(|ty| ty.oid()).collect(),
             columns: columns(&compiled, verb),

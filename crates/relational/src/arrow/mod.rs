@@ -84,7 +84,7 @@ pub(crate) fn form(ty: TypeId) -> Form {
         TypeId(26 | 24 | 28 | 29 | 2202..=2206 | 3734 | 3769 | 4089 | 4096 | 4191) => Form::Oid,
         // xml, refcursor, pg_node_tree
         TypeId(142 | 1790 | 194) => Form::Text,
-        _ if builtin().type_row(ty).is_some_and(|row| row.kind == TypeKind::Enum) => Form::Text,
+        _ if builtin().type_row(ty).is_some_and(|row| row.kind == TypeKind::Enum) => Form::Oid,
         _ => Form::Encoded,
     }
 }

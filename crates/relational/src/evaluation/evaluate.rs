@@ -111,6 +111,9 @@ pub(crate) fn stability(expr: &Expr) -> Stability {
                 calls.iter().map(|call| of(call.function)).max().unwrap_or(Stability::Immutable)
             }
             ExprKind::ViaText(of) if has_one_text(of.ty) && has_one_text(part.ty) => Stability::Immutable,
+            ExprKind::Domain(_, test) => {
+                test.checks.iter().map(|(_, check)| stability(check)).max().unwrap_or(Stability::Immutable)
+            }
             ExprKind::ViaText(_) | ExprKind::SqlValue(_) => Stability::Stable,
             _ => Stability::Immutable,
         };

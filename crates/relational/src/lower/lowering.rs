@@ -116,7 +116,7 @@ impl<'a> Lowering<'a> {
     fn output(&self, output: &Output, schema: &DFSchema) -> Result<(DfExpr, TypeId, i32)> {
         let (column, arrow) = self.column(output.column, schema)?;
         let is_encoded = crate::arrow::is_encoded(output.ty) && arrow == DataType::Binary;
-        if !is_encoded && !self.env.is_text(output.ty) {
+        if !is_encoded && !self.env.is_text(output.ty) && !model::user_types::is_user(output.ty.0) {
             return Ok((column, output.ty, output.typmod));
         }
         let of = |kind, ty| Expr { kind, ty, typmod: output.typmod, at: Place::default() };

@@ -89,6 +89,7 @@ fn is_fixed(expr: &Expr) -> bool {
         | ExprKind::InList { call, .. } => REUSABLE.contains(&call.function),
         ExprKind::RowCompare { calls, .. } => calls.iter().all(|call| REUSABLE.contains(&call.function)),
         ExprKind::SqlValue(value) => crate::evaluation::natives::is_now(*value, expr.typmod),
+        ExprKind::Domain(..) => false,
         // Text like `now` is the time of its execution, and names are looked up.
         ExprKind::ViaText(of) => !is_read_by_session(expr.ty) && !is_read_by_session_name(of.ty),
         _ => true,

@@ -178,7 +178,7 @@ fn name_of(ty: TypeId, ctx: &Context<'_>) -> Option<String> {
     match ty {
         TypeId::INT2VECTOR => Some("int2vector".to_owned()),
         TypeId::OIDVECTOR => Some("oidvector".to_owned()),
-        ty if builtin().type_row(ty).is_some() => Some(builtin().type_name(ty)),
+        ty if builtin().type_row(ty).is_some() && !model::user_types::is_user(ty.0) => Some(builtin().type_name(ty)),
         ty => ctx.session.objects.as_ref().and_then(|objects| objects.name(ty.0, TypeId::REGTYPE)),
     }
 }

@@ -8,12 +8,12 @@ use compiled::{Change, Definition, Notice, Object, Work};
 use engine::{Altered, Event, RowData, SequenceState, Snapshot};
 use model::{
     Datum, Deferral, Error, Result, RowForeignKey, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState,
-    TableId, TableName, ViewRef,
+    TableId, TableName, TypeSpecRef, ViewRef,
 };
 use parser::ast::{DropBehavior, Name, ObjectKind, ObjectName, Persistence, Statement, Truncate};
 
 use crate::errors::locate;
-use crate::execute::comment;
+use crate::execute::{comment, user_types};
 use crate::result::Outcome;
 use crate::session::Session;
 use crate::session::block::TxnStatus;
@@ -133,8 +133,9 @@ async fn empty(session: &mut Session, parsed: &Parsed, schema: &str, cascade: bo
     let tables = plain.map(|table| (ObjectKind::Table, &table.name));
     let alone = catalog.sequences().filter(|spec| spec.owner.is_none());
     let sequences = alone.map(|spec| (ObjectKind::Sequence, &spec.name));
+    let types = catalog.types().map(|spec| (ObjectKind::Type, &spec.name));
     let within: Vec<(ObjectKind, &TableName)> =
-        views.chain(tables).chain(sequences).filter(|(_, name)| name.schema == schema).collect();
+        views.chain(tables).chain(sequences).chain(types).filter(|(_, name)| name.schema == schema).collect();
     if let Some((kind, first)) = within.first()
         && !cascade
     {
@@ -143,6 +144,7 @@ async fn empty(session: &mut Session, parsed: &Parsed, schema: &str, cascade: bo
             ObjectKind::Table => "table",
             ObjectKind::View => "view",
             ObjectKind::MaterializedView => "materialized view",
+            ObjectKind::Type => "type",
             _ => "sequence",
         };
         let detail = format!("{kind} {first} depends on schema \"{schema}\"");
@@ -163,6 +165,12 @@ async fn empty(session: &mut Session, parsed: &Parsed, schema: &str, cascade: bo
     }
     for (kind, name) in within.iter().filter(|(kind, _)| *kind == ObjectKind::Sequence) {
         carried_out(session, parsed, &dropping(*kind, &[name])).await?;
+    }
+    // A domain is dropped with the one that it constrains.
+    loop {
+        let now = session.newest();
+        let Some(spec) = now.catalog().types().find(|spec| spec.name.schema == schema).cloned() else { break };
+        user_types::drop_one(session, parsed, &spec, true).await?;
     }
     Ok(())
 }
@@ -363,11 +371,12 @@ fn tell(session: &mut Session, notice: &Notice) {
     });
 }
 
-fn with_relations<T>(session: &mut Session, ask: impl FnOnce(&Relations<'_>) -> T) -> T {
+pub(crate) fn with_relations<T>(session: &mut Session, ask: impl FnOnce(&Relations<'_>) -> T) -> T {
     let snapshot = session.newest();
     let settings = Arc::clone(&session.settings);
     let engine = session.database.engine().clone();
-    ask(&Relations { snapshot: &snapshot, settings: &settings, numbers: &|| engine.next_number() })
+    let random = || engine.env().random();
+    ask(&Relations { snapshot: &snapshot, settings: &settings, numbers: &|| engine.next_number(), random: &random })
 }
 
 /// The name of a new relation.
@@ -379,10 +388,11 @@ pub(crate) fn new_relation(session: &mut Session, name: &Name, persistence: Pers
 }
 
 /// Catalog lookups for DDL.
-struct Relations<'a> {
+pub(crate) struct Relations<'a> {
     snapshot: &'a Snapshot,
     settings: &'a Settings,
     numbers: &'a dyn Fn() -> u32,
+    random: &'a dyn Fn() -> u64,
 }
 
 impl compiled::Catalog for Relations<'_> {
@@ -432,6 +442,22 @@ impl compiled::Catalog for Relations<'_> {
         self.snapshot.catalog().materialized_view(table).cloned()
     }
 
+    fn user_type(&self, name: &TableName) -> Option<TypeSpecRef> {
+        self.snapshot.catalog().user_type(name).cloned()
+    }
+
+    fn user_types(&self) -> Vec<TypeSpecRef> {
+        self.snapshot.catalog().types().cloned().collect()
+    }
+
+    fn views(&self) -> Vec<ViewRef> {
+        self.snapshot.catalog().views().cloned().collect()
+    }
+
+    fn random(&self) -> u64 {
+        (self.random)()
+    }
+
     fn dependent_views(&self, objects: &[u32]) -> Vec<ViewRef> {
         self.snapshot.catalog().dependent_views(objects)
     }
@@ -476,6 +502,14 @@ fn carry_out(session: &mut Session, definition: &Definition, clocks: &Clocks) ->
             }
             Change::DropView(id) => {
                 session.writer()?.drop_view(*id)?;
+                None
+            }
+            Change::CreateType(spec) => {
+                session.writer()?.create_type(Arc::new(spec.clone()))?;
+                None
+            }
+            Change::AlterType(spec) => {
+                session.writer()?.alter_type(Arc::new(spec.clone()))?;
                 None
             }
         };
@@ -599,7 +633,12 @@ fn check(session: &mut Session, table: &Arc<RowTable>, work: &Work, clocks: &Clo
         Work::NotNull(column) => {
             every(session, table, work, |_, _, row| Ok(!table.layout.field(row, *column)?.is_null()))
         }
-        Work::Check(condition) => every(session, table, work, |_, _, row| condition.holds(row, given)),
+        Work::DomainNull(column, _) => {
+            every(session, table, work, |_, _, row| Ok(!table.layout.field(row, *column)?.is_null()))
+        }
+        Work::Check(condition) | Work::Domain(condition, _) => {
+            every(session, table, work, |_, _, row| condition.holds(row, given))
+        }
         Work::Partition(condition) => every(session, table, work, |_, _, row| condition.holds(row, given)),
         Work::ForeignKey(key) => {
             let referred = match key.table == table.id() {

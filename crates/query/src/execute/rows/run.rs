@@ -227,6 +227,9 @@ fn enter(
         // The statement reads nothing: under REPEATABLE READ the transaction must not be bound to a commit
         // that a crash could revoke.
         let _: Option<engine::Snapshot> = session.txn().map(engine::Txn::snapshot);
+        if !given.is_always_valid() && !given.holds(&session.context().reads.snapshot, &session.settings) {
+            *fresh = Some(Box::new(planned_anew(session, prepared, given)?));
+        }
         return Ok(None);
     }
     'anew: loop {
