@@ -349,28 +349,23 @@ impl<'p> Scope<'p> {
         Err(error(SqlState::INVALID_COLUMN_REFERENCE, text, at).with_hint(hint))
     }
 
-    /// Refuses names of columns in a default.
+    /// Refuses names of columns in a default and in the bound of a partition.
     ///
     /// # Errors
     /// 0A000.
     pub(crate) fn check_columns(&self, at: Pos) -> Result<()> {
-        match self.clause.get() {
-            Clause::Default => {
-                let text = "cannot use column reference in DEFAULT expression";
-                Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, at))
-            }
-            Clause::PartitionBound => {
-                let text = "cannot use column reference in partition bound expression";
-                Err(error(SqlState::INVALID_COLUMN_REFERENCE, text, at))
-            }
-            _ => Ok(()),
-        }
+        let what = match self.clause.get() {
+            Clause::Default => "DEFAULT expression",
+            Clause::PartitionBound => "partition bound expression",
+            _ => return Ok(()),
+        };
+        Err(error(SqlState::FEATURE_NOT_SUPPORTED, format!("cannot use column reference in {what}"), at))
     }
 
     /// Finds the meaning of an unqualified name.
     ///
     /// # Errors
-    /// 42703, 42702; 0A000 in a default.
+    /// 42703, 42702; 0A000 where there are no columns.
     pub(crate) fn name(&self, name: &Ident, at: Pos) -> Result<Found> {
         self.check_columns(at)?;
         for scope in self.levels() {
