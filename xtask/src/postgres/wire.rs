@@ -42,11 +42,23 @@ pub(super) enum Part {
 pub(super) type Row = Vec<Option<String>>;
 
 /// A column of a result, as RowDescription names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Column {
     pub(super) name: String,
     pub(super) oid: u32,
 }
+
+/// First OID that PostgreSQL assigns to a type of a user; each database assigns its own.
+const USER_OID_MIN: u32 = 16_384;
+
+impl PartialEq for Column {
+    fn eq(&self, other: &Column) -> bool {
+        let is_of_user = |column: &Column| column.oid >= USER_OID_MIN;
+        self.name == other.name && (self.oid == other.oid || is_of_user(self) && is_of_user(other))
+    }
+}
+
+impl Eq for Column {}
 
 /// Everything that a server sent for one query.
 #[derive(Clone, Debug, Default)]
