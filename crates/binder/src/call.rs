@@ -98,14 +98,24 @@ impl Binder<'_> {
 
     /// A call of a function by its name alone, as other syntax means it.
     pub(crate) fn plain_call(&mut self, name: &'static str, arguments: Vec<Expr>, at: Pos) -> Result<Expr> {
+        let (call, arguments) = self.named_call(name, arguments, at)?;
+        let ty = call.result;
+        Ok(Expr::new(ExprKind::Call(Box::new(call), arguments), ty, Place(at.0)))
+    }
+
+    /// A function by its name alone, and its converted arguments.
+    pub(crate) fn named_call(
+        &mut self,
+        name: &'static str,
+        arguments: Vec<Expr>,
+        at: Pos,
+    ) -> Result<(Call, Vec<Expr>)> {
         let types: Vec<TypeId> = arguments.iter().map(|expr| expr.ty).collect();
         let call = catalog::FunctionCall { name, arguments: &types, ..Default::default() };
         match self.catalog.function(&call).map_err(|error| at_place(error, Place(at.0)))? {
             Resolved::Function { function, parameters, values, packed, result } => {
                 let fit = Fit { function, parameters, values, packed, result };
-                let (call, arguments) = self.converted_arguments(&fit, arguments, at)?;
-                let ty = call.result;
-                Ok(Expr::new(ExprKind::Call(Box::new(call), arguments), ty, Place(at.0)))
+                self.converted_arguments(&fit, arguments, at)
             }
             Resolved::Cast(_) => Err(unsupported("this function", at)),
         }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use catalog::{CastContext, TypeId};
-use model::{Error, Materialized, Result, SqlState, user_types};
+use model::{Datum, Error, Materialized, Result, SqlState, user_types};
 use parser::ast::{self, Alias, Ident, JoinConstraint, Pos, TableExpr};
 use rustc_hash::FxHashSet;
 use scalar::{Expr, ExprKind, Place, Value};
 
 use crate::binder::{ApplicationFunction, Binder, at_place, error, unsupported};
+use crate::query::Bound;
 use crate::scope::{Clause, Lateral, Scope, Source, SourceColumn, SourceKind};
 use crate::tree::{JoinKind, Rel, Table, TableFunction};
 use crate::view::ViewTable;
@@ -68,13 +69,20 @@ impl Binder<'_> {
             TableExpr::Function(function) => self.table_function(scope, function),
             TableExpr::XmlTable(table) => Err(unsupported("XMLTABLE", table.at)),
             TableExpr::Join(join) => self.join_item(scope, join),
+            TableExpr::Pivot(pivot) => self.nested(pivot.at, |binder| binder.pivot(scope, pivot)),
         }
     }
 
     fn relation(&mut self, scope: &Scope<'_>, relation: &ast::Relation) -> Result<(Rel, Vec<Source>)> {
         let at = relation.name.at;
-        if relation.sample.is_some() {
-            return Err(unsupported("TABLESAMPLE", at));
+        if let Some(sample) = &relation.sample {
+            let whole = ast::Relation { sample: None, ..relation.clone() };
+            let (rel, sources) = self.relation(scope, &whole)?;
+            if sources.first().is_none_or(|source| source.table.is_none()) {
+                let text = "TABLESAMPLE clause can only be applied to tables and materialized views";
+                return Err(error(SqlState::WRONG_OBJECT_TYPE, text, at));
+            }
+            return Ok((self.sampled(scope, rel, sample)?, sources));
         }
         if relation.name.qualifier.is_empty()
             && let Some(cte) = scope.cte(&relation.name.name)
@@ -106,6 +114,37 @@ impl Binder<'_> {
             }
         };
         self.scan_with(scope, table, shown.as_ref(), relation.alias.as_ref(), as_of, (relation.only, at))
+    }
+
+    /// TABLESAMPLE: each row with a probability, for both methods.
+    fn sampled(&mut self, scope: &Scope<'_>, input: Rel, sample: &ast::TableSample) -> Result<Rel> {
+        let at = sample.method.at;
+        let method = sample.method.name.as_str();
+        if !matches!(method, "bernoulli" | "system") {
+            return Err(error(SqlState::UNDEFINED_OBJECT, format!("tablesample method {method} does not exist"), at));
+        }
+        if sample.repeatable.is_some() {
+            return Err(unsupported("TABLESAMPLE REPEATABLE", at));
+        }
+        let [percent] = sample.args.as_slice() else {
+            let text = format!("tablesample method {method} requires 1 argument, not {}", sample.args.len());
+            return Err(error(SqlState("2202H"), text, at));
+        };
+        let percent = self.expr(scope, percent)?;
+        let percent = self.argument_of(percent, TypeId::FLOAT8, "TABLESAMPLE")?;
+        self.check_no_columns(scope, &percent, "TABLESAMPLE")?;
+        match self.constant(&percent)?.as_ref().map(Value::datum) {
+            Some(Datum::Null) => return Err(error(SqlState("2202H"), "TABLESAMPLE parameter cannot be null", at)),
+            Some(Datum::Float8(value)) if !(0.0..=100.0).contains(&value) => {
+                return Err(error(SqlState("2202H"), "sample percentage must be between 0 and 100", at));
+            }
+            _ => {}
+        }
+        let random = self.plain_call("random", Vec::new(), at)?;
+        let hundred = Expr::new(ExprKind::Constant(Value::Plain(Datum::Float8(100.0))), TypeId::FLOAT8, Place(at.0));
+        let random = self.compared("*", random, hundred, at)?;
+        let condition = self.compared("<", random, percent, at)?;
+        Ok(Rel::Filter { input: Box::new(input), condition })
     }
 
     /// The rows of a table, as an item of FROM. `shown` is what the query of a view knows of it.
@@ -215,6 +254,17 @@ impl Binder<'_> {
             };
             return Err(error(SqlState::SYNTAX_ERROR, text, at).with_hint("For example, FROM (SELECT ...) [AS] foo."));
         }
+        self.source_of(scope, bound, alias, at)
+    }
+
+    /// A bound query as an item of FROM.
+    pub(crate) fn source_of(
+        &self,
+        scope: &Scope<'_>,
+        bound: Bound,
+        alias: Option<&Alias>,
+        at: Pos,
+    ) -> Result<(Rel, Vec<Source>)> {
         let columns = bound
             .outputs
             .iter()

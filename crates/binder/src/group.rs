@@ -214,7 +214,8 @@ impl Binder<'_> {
         for direct in aggregates.iter().filter(|(_, call)| call.within_group).flat_map(|(_, call)| &call.arguments) {
             regroup.change(self, scope, &mut direct.clone(), false)?;
         }
-        let keys = regroup.keys;
+        let mut keys = regroup.keys;
+        let input = self.session_windows(input, &mut keys, has_sets)?;
         Ok(Rel::Aggregate { input: Box::new(input), keys, sets: grouping.sets, aggregates, grouping: listed })
     }
 

@@ -5,7 +5,7 @@
 //!
 //! The files follow a query's life: `query` and `from` bind its clauses, `scope` finds names, `expr`, `operator` and `call` bind
 //! expressions, `coerce` adds casts, `group`, `window` and `sort` finish a SELECT. `insert`, `update` (also DELETE) and `merge` bind
-//! changes; `assign` and `change` have what these share. `inheritance` replaces
+//! changes; `assign` and `change` have what these share. `session_window` groups rows by gaps of time. `inheritance` replaces
 //! tables with children by these. `definition` binds CHECK, DEFAULT and USING, `domain` casts to domains. `view` binds views.
 //!
 //! Invariants: no I/O, no executor. All types, names of columns, errors and their places come from here. A bound tree is well
@@ -29,11 +29,13 @@ mod locking;
 mod merge;
 mod name;
 mod operator;
+mod pivot;
 mod query;
 mod recursion;
 mod row;
 mod scope;
 mod search;
+mod session_window;
 mod set_operation;
 mod sort;
 mod subquery;

@@ -104,7 +104,19 @@ impl Binder<'_> {
             }
             return Err(unsupported("SELECT INTO here", query.at));
         }
-        let mut rel = self.from(scope, &select.from)?;
+        let rel = self.from(scope, &select.from)?;
+        self.select_of(scope, rel, select, query, decide_types)
+    }
+
+    /// What a query makes of the rows of its FROM, whose names are in the scope.
+    pub(crate) fn select_of(
+        &mut self,
+        scope: &Scope<'_>,
+        mut rel: Rel,
+        select: &ast::Select,
+        query: &ast::Query,
+        decide_types: bool,
+    ) -> Result<Bound> {
         scope.window_names.replace(window_names(&select.windows)?);
         let mut targets = self.in_clause(scope, Clause::SelectList, |binder| binder.targets(scope, &select.targets))?;
         if let Some(filter) = &select.filter {

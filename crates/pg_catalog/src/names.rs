@@ -291,6 +291,7 @@ a first any timestamptz any
 a last any timestamptz any
 f time_bucket interval timestamptz timestamptz
 f time_bucket_gapfill interval timestamptz timestamptz
+f session_window timestamptz interval timestamptz
 f locf any any bool any
 f epoch_ns timestamptz int8
 f now timestamptz

@@ -231,6 +231,10 @@ pub enum Statement {
     ShowTables,
     /// Millrace: DESCRIBE and SHOW COLUMNS FROM.
     Describe(Box<Name>),
+    /// Millrace: SHOW CREATE TABLE.
+    ShowCreateTable(Box<Name>),
+    /// Millrace: SUMMARIZE, of a query.
+    Summarize(Box<Query>),
 }
 
 /// A statement of a text.

@@ -1,6 +1,6 @@
 //! Queries: SELECT, VALUES, TABLE and what combines them.
 
-use super::{Delete, Expr, FunctionCall, Ident, Insert, Merge, Name, Pos, SortBy, TypeName, Update, WindowSpec};
+use super::{Delete, Expr, FunctionCall, Ident, Insert, Merge, Name, Pos, SortBy, Text, TypeName, Update, WindowSpec};
 
 /// A query. A clause behind parentheses belongs to what is in them, as in PostgreSQL: `(SELECT 1 LIMIT 1) ORDER BY 1` is one query.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,6 +190,32 @@ pub enum TableExpr {
     Function(Box<TableFunction>),
     XmlTable(Box<XmlTable>),
     Join(Box<Join>),
+    /// Millrace: PIVOT and UNPIVOT.
+    Pivot(Box<Pivot>),
+}
+
+/// `source PIVOT (…)` or `source UNPIVOT (…)`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pivot {
+    pub source: TableExpr,
+    pub kind: PivotKind,
+    pub alias: Option<Alias>,
+    pub at: Pos,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum PivotKind {
+    /// `aggregate, … FOR column IN (value, …)`: values become columns.
+    Columns { aggregates: Vec<Target>, by: Expr, values: Vec<Target> },
+    /// `value FOR name IN (column, …)`: columns become rows.
+    Rows {
+        /// Whether NULLs become rows too.
+        nulls: bool,
+        value: Ident,
+        name: Ident,
+        /// Columns, and what stands for their names.
+        columns: Vec<(Expr, Text)>,
+    },
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

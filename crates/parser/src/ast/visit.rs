@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 
 use super::{
     ConflictAction, ConflictTarget, CteBody, DistinctClause, Expr, ExprKind, Frame, FrameBound, GroupItem,
-    IndexElement, IndexKey, Join, JoinConstraint, Limit, MergeAction, Over, Query, QueryBody, Select, SetClause,
-    SortBy, Statement, Step, TableExpr, TableFunctionColumn, Target, TargetColumn, TypeName, WindowSpec, With,
+    IndexElement, IndexKey, Join, JoinConstraint, Limit, MergeAction, Over, PivotKind, Query, QueryBody, Select,
+    SetClause, SortBy, Statement, Step, TableExpr, TableFunctionColumn, Target, TargetColumn, TypeName, WindowSpec,
+    With,
 };
 
 /// Sees the nodes of a tree, each before its children; Break ends the walk.
@@ -367,6 +368,16 @@ pub fn walk_table_expr<V: Visitor + ?Sized>(visitor: &mut V, table: &TableExpr) 
             ControlFlow::Continue(())
         }
         TableExpr::Join(join) => walk_join(visitor, join),
+        TableExpr::Pivot(pivot) => {
+            visitor.visit_table_expr(&pivot.source)?;
+            match &pivot.kind {
+                PivotKind::Columns { aggregates, by, values } => {
+                    let targets = aggregates.iter().chain(values);
+                    all(visitor, targets.map(|target| &target.expr).chain([by]))
+                }
+                PivotKind::Rows { columns, .. } => all(visitor, columns.iter().map(|(column, _)| column)),
+            }
+        }
     }
 }
 
@@ -461,7 +472,7 @@ fn walk_merge<V: Visitor + ?Sized>(visitor: &mut V, merge: &super::Merge) -> Flo
 /// As [`walk_expr`].
 pub fn walk_statement<V: Visitor + ?Sized>(visitor: &mut V, statement: &Statement) -> Flow<V> {
     match statement {
-        Statement::Query(query) => visitor.visit_query(query),
+        Statement::Query(query) | Statement::Summarize(query) => visitor.visit_query(query),
         Statement::Insert(insert) => walk_insert(visitor, insert),
         Statement::Update(update) => walk_update(visitor, update),
         Statement::Delete(delete) => walk_delete(visitor, delete),

@@ -4,8 +4,9 @@ use model::Result;
 
 use super::{K, Parser, T};
 use crate::ast::{
-    Alias, AsOfJoin, DerivedTable, Expr, Ident, Join, JoinConstraint, JoinKind, Name, Pos, Query, QueryBody, Relation,
-    RowsFrom, TableExpr, TableFunction, TableFunctionColumn, TableSample, XmlTable, XmlTableColumn,
+    Alias, AsOfJoin, DerivedTable, Expr, ExprKind, Ident, Join, JoinConstraint, JoinKind, Name, Pivot, PivotKind, Pos,
+    Query, QueryBody, Relation, RowsFrom, TableExpr, TableFunction, TableFunctionColumn, TableSample, Text, XmlTable,
+    XmlTableColumn,
 };
 
 /// Content of two parentheses in FROM.
@@ -26,7 +27,7 @@ impl Parser<'_> {
     /// A table with all joins behind it.
     pub(super) fn table_ref(&mut self) -> Result<TableExpr> {
         self.tree(|parser| {
-            let first = parser.table_primary()?;
+            let first = parser.pivoted()?;
             parser.joins_behind(first)
         })
     }
@@ -81,7 +82,85 @@ impl Parser<'_> {
 
     /// A table without the joins behind it.
     fn table_operand(&mut self) -> Result<TableExpr> {
-        self.tree(Self::table_primary)
+        self.tree(Self::pivoted)
+    }
+
+    /// A table, and PIVOT and UNPIVOT of it.
+    fn pivoted(&mut self) -> Result<TableExpr> {
+        let mut table = self.table_primary()?;
+        while self.at_pivot() {
+            table = self.pivot(table)?;
+            self.grow()?;
+        }
+        Ok(table)
+    }
+
+    /// Whether PIVOT or UNPIVOT follows, rather than an alias with names of columns.
+    fn at_pivot(&self) -> bool {
+        let kinds = [1, 2, 3].map(|ahead| self.peek_at(ahead).kind);
+        if self.at_word(0, "unpivot") {
+            let has_nulls = self.keyword_at(2) == Some(K::Nulls) && kinds[2] == T::LeftParen;
+            return has_nulls || kinds[0] == T::LeftParen && self.keyword_at(3) == Some(K::For);
+        }
+        self.at_word(0, "pivot") && kinds[0] == T::LeftParen && matches!(kinds[2], T::LeftParen | T::Dot)
+    }
+
+    fn pivot(&mut self, source: TableExpr) -> Result<TableExpr> {
+        let at = self.pos();
+        let is_pivot = self.at_word(0, "pivot");
+        self.advance();
+        let kind = match is_pivot {
+            true => self.in_parens(Self::pivot_to_columns)?,
+            false => {
+                let nulls = self.at_word(0, "include");
+                if self.keyword_at(1) == Some(K::Nulls) {
+                    self.at += 2;
+                }
+                self.in_parens(|parser| parser.pivot_to_rows(nulls))?
+            }
+        };
+        let alias = self.opt_alias()?;
+        Ok(TableExpr::Pivot(Box::new(Pivot { source, kind, alias, at })))
+    }
+
+    fn pivot_to_columns(&mut self) -> Result<PivotKind> {
+        let aggregates = self.target_list()?;
+        self.need(K::For)?;
+        let by = self.pivot_column()?;
+        self.need(K::In)?;
+        let values = self.in_parens(Self::target_list)?;
+        Ok(PivotKind::Columns { aggregates, by, values })
+    }
+
+    fn pivot_to_rows(&mut self, nulls: bool) -> Result<PivotKind> {
+        let value = self.col_id()?;
+        self.need(K::For)?;
+        let name = self.col_id()?;
+        self.need(K::In)?;
+        let columns = self.paren_list(|parser| {
+            let column = parser.pivot_column()?;
+            let label = match parser.take(K::As) {
+                true => parser.string()?,
+                false => match &column.kind {
+                    ExprKind::Path(parts) => parts.last().map_or(Text::default(), |name| name.as_str().into()),
+                    ExprKind::Column(name) => name.as_str().into(),
+                    _ => Text::default(),
+                },
+            };
+            Ok((column, label))
+        })?;
+        Ok(PivotKind::Rows { nulls, value, name, columns })
+    }
+
+    /// The name of a column.
+    fn pivot_column(&mut self) -> Result<Expr> {
+        let name = self.any_name()?;
+        let at = name.at;
+        let kind = match name.qualifier.is_empty() {
+            true => ExprKind::Column(name.name),
+            false => ExprKind::Path(name.parts().cloned().collect()),
+        };
+        Ok(Expr::new(kind, at))
     }
 
     fn join_kind(&mut self) -> JoinKind {
@@ -202,7 +281,8 @@ impl Parser<'_> {
     }
 
     fn at_alias(&self) -> bool {
-        Self::is_col_id(self.peek()) && !self.at_as_of() && !(self.after_as_of && self.at_match_condition())
+        let is_join = self.at_as_of() || self.after_as_of && self.at_match_condition();
+        Self::is_col_id(self.peek()) && !is_join && !self.at_pivot()
     }
 
     fn opt_alias(&mut self) -> Result<Option<Alias>> {

@@ -92,15 +92,29 @@ impl Parser<'_> {
             }
             Some(K::Table) => {
                 self.advance();
-                let relation = self.relation_expr()?;
-                // The star was not written: it has no place.
-                let star = Target { expr: Expr::new(ExprKind::Wildcard(Box::default()), Pos(0)), alias: None };
-                let from = vec![TableExpr::Relation(Box::new(relation))];
-                QueryBody::Select(Box::new(Select { targets: vec![star], from, ..Select::default() }))
+                self.whole_relation()?
             }
             _ => return Err(self.unexpected()),
         };
         Ok(Box::new(Query::of(body, at)))
+    }
+
+    /// The relation of TABLE: all its rows.
+    fn whole_relation(&mut self) -> Result<QueryBody> {
+        let relation = self.relation_expr()?;
+        // The star was not written: it has no place.
+        let star = Target { expr: Expr::new(ExprKind::Wildcard(Box::default()), Pos(0)), alias: None };
+        let from = vec![TableExpr::Relation(Box::new(relation))];
+        Ok(QueryBody::Select(Box::new(Select { targets: vec![star], from, ..Select::default() })))
+    }
+
+    /// What SUMMARIZE is of: a query, or the name of a relation.
+    pub(super) fn summarized(&mut self) -> Result<BoxedQuery> {
+        if self.kind() == T::LeftParen || self.at_query_word() {
+            return self.select_statement();
+        }
+        let at = self.pos();
+        Ok(Box::new(Query::of(self.whole_relation()?, at)))
     }
 
     /// UNION, EXCEPT and INTERSECT, which binds tighter.

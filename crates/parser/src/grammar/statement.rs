@@ -99,6 +99,10 @@ impl Parser<'_> {
             self.take(K::Table);
             return Ok(Statement::Describe(Box::new(self.qualified_name()?)));
         }
+        if self.at_word(0, "summarize") && !matches!(self.peek_at(1).kind, T::End | T::Semicolon) {
+            self.advance();
+            return self.tree(|parser| Ok(Statement::Summarize(parser.summarized()?)));
+        }
         Err(self.unexpected())
     }
 
@@ -113,6 +117,10 @@ impl Parser<'_> {
         if is_columns && matches!(self.keyword_at(1), Some(K::From | K::In)) {
             self.at += 2;
             return Ok(Statement::Describe(Box::new(self.qualified_name()?)));
+        }
+        if self.at(K::Create) && self.keyword_at(1) == Some(K::Table) {
+            self.at += 2;
+            return Ok(Statement::ShowCreateTable(Box::new(self.qualified_name()?)));
         }
         if self.take(K::All) {
             return Ok(Statement::Show(Show::All));

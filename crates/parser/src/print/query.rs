@@ -4,8 +4,8 @@ use super::Printer;
 use super::view::Layout;
 use crate::ast::{
     Alias, Cte, CteBody, DistinctClause, ExprKind, GroupItem, Ident, Join, JoinConstraint, JoinKind, Limit,
-    LockStrength, LockWait, Persistence, Query, QueryBody, Relation, Select, SetOperator, TableExpr, TableFunction,
-    TableFunctionColumn, Target, With, XmlTable,
+    LockStrength, LockWait, Persistence, Pivot, PivotKind, Query, QueryBody, Relation, Select, SetOperator, TableExpr,
+    TableFunction, TableFunctionColumn, Target, With, XmlTable,
 };
 
 impl Printer<'_> {
@@ -222,7 +222,36 @@ impl Printer<'_> {
             TableExpr::Function(one) => self.table_function(one),
             TableExpr::XmlTable(one) => self.xml_table(one),
             TableExpr::Join(join) => self.join(join),
+            TableExpr::Pivot(pivot) => self.pivot(pivot),
         }
+    }
+
+    fn pivot(&mut self, pivot: &Pivot) {
+        self.table(&pivot.source);
+        match &pivot.kind {
+            PivotKind::Columns { aggregates, by, values } => {
+                self.put(" PIVOT (");
+                self.list(aggregates, Self::target);
+                self.put(" FOR ");
+                self.expr(by);
+                self.put(" IN (");
+                self.list(values, Self::target);
+                self.put("))");
+            }
+            PivotKind::Rows { nulls, value, name, columns } => {
+                self.put(if *nulls { " UNPIVOT INCLUDE NULLS (" } else { " UNPIVOT (" });
+                self.ident(value);
+                self.put(" FOR ");
+                self.ident(name);
+                self.opt_parens(" IN", columns, |out, (column, label)| {
+                    out.expr(column);
+                    out.put(" AS ");
+                    out.text(label);
+                });
+                self.put(")");
+            }
+        }
+        self.alias(pivot.alias.as_ref());
     }
 
     fn alias(&mut self, alias: Option<&Alias>) {

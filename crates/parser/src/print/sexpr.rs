@@ -528,6 +528,7 @@ impl Writer {
             }
             TableExpr::Function(one) => self.table_function(one),
             TableExpr::XmlTable(one) => write!(self.out, "{one:?}"),
+            TableExpr::Pivot(one) => write!(self.out, "{one:?}"),
             TableExpr::Join(join) => self.join(join),
         }
     }

@@ -154,6 +154,14 @@ impl Printer<'_> {
                 self.put("DESCRIBE ");
                 self.name(name);
             }
+            S::ShowCreateTable(name) => {
+                self.put("SHOW CREATE TABLE ");
+                self.name(name);
+            }
+            S::Summarize(query) => {
+                self.put("SUMMARIZE ");
+                self.query(query);
+            }
             S::Unsupported { command } => self.put(command),
             definition => self.definition(definition),
         }

@@ -316,6 +316,7 @@ impl Session {
                 delete::execute(self, &statement.0, delete, values, &prepared.0).await
             }
             Command::Change(_) => Err(Error::bug("a change without a plan")),
+            Command::Summarize(_) => Err(Error::bug("a SUMMARIZE that was not expanded")),
             Command::Explain(_) => explain::execute(self, prepared, values).await,
             Command::Prepare(prepare) => Box::pin(prepared_statements::prepare(self, &statement.0, prepare)).await,
             Command::Execute(_) => Err(Error::bug("an EXECUTE without a plan")),
@@ -445,7 +446,8 @@ fn writes(parsed: &Parsed) -> bool {
         // A cursor WITH HOLD outlives its transaction.
         Command::Cursor(cursor) => matches!(**cursor, CursorStatement::Declare { hold: true, .. }),
         Command::Definition(definition) => !matches!(definition, Change::Unlisten(_) | Change::CreateExtension(_)),
-        Command::Prepare(_)
+        Command::Summarize(_)
+        | Command::Prepare(_)
         | Command::Deallocate(_)
         | Command::Maintenance(_)
         | Command::Transaction(_)

@@ -8,6 +8,7 @@ pub(crate) mod insert;
 pub(crate) mod query;
 pub(crate) mod rows;
 pub(crate) mod sleep;
+mod summary;
 
 use std::sync::Arc;
 
@@ -151,6 +152,10 @@ impl Session {
             }
             Command::Cursor(cursor) => self.plan_cursor(cursor, types)?,
             Command::Show(show) => (Vec::new(), Some(show_columns(show)), Plan::Other),
+            Command::Summarize(query) => {
+                let expanded = summary::expanded(self, &statement.0, query, types)?;
+                return self.plan_statement(&expanded, types);
+            }
             _ if statement.0.parameters > 0 => {
                 return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")
                     .with_hint("this command takes none"));

@@ -36,6 +36,9 @@ const COLUMNS: [&str; 2] = [
     "::regclass ORDER BY a.attnum",
 ];
 
+/// Query of SHOW CREATE TABLE; `$name` is replaced by the relation's name, as a string literal.
+const DEFINITION: &str = include_str!("definition.sql");
+
 /// A parsed statement, not yet typed. Cloning is cheap.
 #[derive(Clone)]
 pub struct Statement(pub(crate) Arc<Parsed>);
@@ -73,6 +76,8 @@ pub(crate) enum Command {
     Query(Box<tree::Query>),
     /// INSERT, UPDATE, DELETE and MERGE.
     Change(tree::Statement),
+    /// SUMMARIZE, which is planned as another query.
+    Summarize(Box<tree::Query>),
     Explain(Explain),
     Prepare(Box<Prepare>),
     Execute(Box<tree::Execute>),
@@ -220,10 +225,14 @@ fn parse_one(sql: &str, offset: u32, held: Option<Arc<Reservation>>) -> Result<O
         Statement(Arc::new(Parsed { sql, offset, command, purpose, parameters, held }))
     };
     let command = match one.statement {
-        tree::Statement::ShowTables => return listed(TABLES.to_owned(), held.clone()).map(Some),
+        tree::Statement::ShowTables => return standing_for(TABLES.to_owned(), 0, held.clone()).map(Some),
+        tree::Statement::ShowCreateTable(name) => {
+            let name = name.to_string().replace('\'', "''");
+            return standing_for(DEFINITION.replace("$name", &format!("'{name}'")), 0, held.clone()).map(Some);
+        }
         tree::Statement::Describe(name) => {
             let name = name.to_string().replace('\'', "''");
-            return listed(format!("{}'{name}'{}", COLUMNS[0], COLUMNS[1]), held.clone()).map(Some);
+            return standing_for(format!("{}'{name}'{}", COLUMNS[0], COLUMNS[1]), 0, held.clone()).map(Some);
         }
         tree::Statement::Prepare(prepare) => {
             let tree::Prepare { name, types, statement: of } = *prepare;
@@ -255,6 +264,7 @@ fn command(statement: tree::Statement, part: &dyn Fn(Command) -> Statement) -> R
         Err(other) => other,
     };
     Ok(match statement {
+        S::Summarize(query) => Command::Summarize(query),
         S::Explain(explain) => {
             let (analyze, format) = explain::options(&explain.options)?;
             let of = data_command(explain.statement).map_err(|_| no_part("EXPLAIN"))?;
@@ -299,14 +309,14 @@ fn no_part(of: &str) -> Error {
     Error::unsupported(format!("{of} of this statement is not supported"))
 }
 
-/// The statement of a query of the catalog, which stands for another text.
-fn listed(sql: String, held: Option<Arc<Reservation>>) -> Result<Statement> {
+/// The statement of a query that stands for another text: its errors have no place in that.
+pub(crate) fn standing_for(sql: String, parameters: usize, held: Option<Arc<Reservation>>) -> Result<Statement> {
     let query = match parser::parse_all(&sql)?.pop().map(|one| one.statement) {
         Some(tree::Statement::Query(query)) => query,
-        _ => return Err(Error::bug("a query of the catalog that is none")),
+        _ => return Err(Error::bug("a query that is none")),
     };
     let (command, purpose) = (Command::Query(query), Purpose::Shown);
-    Ok(Statement(Arc::new(Parsed { sql, offset: NO_PLACE, command, purpose, parameters: 0, held })))
+    Ok(Statement(Arc::new(Parsed { sql, offset: NO_PLACE, command, purpose, parameters, held })))
 }
 
 #[cfg(test)]

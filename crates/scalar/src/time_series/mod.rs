@@ -17,10 +17,23 @@ mod weighted;
 use catalog::TypeId;
 use model::{Datum, Error, Result, SqlState};
 
+use crate::context::Context;
 use crate::expr::Call;
-use crate::registry::{Aggregate, Family};
+use crate::registry::{Aggregate, Family, Function};
 
-pub(crate) static FAMILY: Family = Family { types: &[], functions: &[], sets: &[], aggregates: AGGREGATES };
+pub(crate) static FAMILY: Family = Family { types: &[], functions: FUNCTIONS, sets: &[], aggregates: AGGREGATES };
+
+const FUNCTIONS: &[(&str, Function)] = &[
+    ("session_window(timestamptz,interval)", not_grouped),
+    ("session_window(timestamp,interval)", not_grouped),
+    ("session_window(int8,int8)", not_grouped),
+    ("session_window(int4,int4)", not_grouped),
+];
+
+/// Error of a session window that is no item of GROUP BY: the binder replaces those.
+fn not_grouped<'a>(_: &[Datum<'a>], _: &Call, _: &Context<'a>) -> Result<Datum<'a>> {
+    Err(Error::unsupported("session_window must be an item of GROUP BY, not a part of one"))
+}
 
 /// An aggregate for each type of time.
 macro_rules! for_each_time {
