@@ -78,7 +78,7 @@ impl Binder<'_> {
         if let Some(sample) = &relation.sample {
             let whole = ast::Relation { sample: None, ..relation.clone() };
             let (rel, sources) = self.relation(scope, &whole)?;
-            if sources.first().is_none_or(|source| source.table.is_none()) {
+            if sources.first().and_then(|source| source.table.as_ref()).is_none_or(|table| table.is_view) {
                 let text = "TABLESAMPLE clause can only be applied to tables and materialized views";
                 return Err(error(SqlState::WRONG_OBJECT_TYPE, text, at));
             }
@@ -435,8 +435,9 @@ impl Binder<'_> {
     ) -> Result<(TableFunction, Vec<Ident>)> {
         let at = function.at;
         let name = Self::output_name(function);
+        let populated = self.populated(function)?;
         let sets_before = scope.sets.borrow().len();
-        let bound = self.expr(scope, function)?;
+        let bound = self.expr(scope, populated.as_ref().map_or(function, |(call, ..)| call))?;
         let bound = self.known(bound)?;
         let set = scope.sets.borrow_mut().split_off(sets_before);
         scope.set_places.borrow_mut().truncate(sets_before);
@@ -457,6 +458,10 @@ impl Binder<'_> {
         let row = self.catalog.function_row(call.function);
         let record: Vec<(&str, TypeId)> = row.map(|row| self.out_columns(row, &call)).unwrap_or_default();
         let is_open = record.is_empty() && call.result == TypeId::RECORD;
+        if let Some((_, columns, names)) = populated {
+            let function = TableFunction { call, arguments, is_set, is_record: true, columns };
+            return Ok((self.json_rows(&name, function, &names, at)?, names));
+        }
         if let Some(first) = definitions.first() {
             if !is_open {
                 let text = match record.len() {
@@ -466,7 +471,8 @@ impl Binder<'_> {
                 return Err(error(SqlState::SYNTAX_ERROR, text, first.at));
             }
             let (columns, names) = self.defined_columns(definitions)?;
-            return Ok((TableFunction { call, arguments, is_set, is_record: true, columns }, names));
+            let function = TableFunction { call, arguments, is_set, is_record: true, columns };
+            return Ok((self.json_rows(&name, function, &names, at)?, names));
         }
         if is_open {
             let text = "a column definition list is required for functions returning \"record\"";

@@ -25,6 +25,7 @@ mod from;
 mod group;
 mod inheritance;
 mod insert;
+mod json_rows;
 mod locking;
 mod merge;
 mod name;

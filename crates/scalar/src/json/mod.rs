@@ -22,6 +22,7 @@ mod lexer;
 mod moment;
 mod parse;
 mod path;
+mod populate;
 mod reformat;
 mod scalars;
 mod scan;
@@ -51,6 +52,8 @@ const TYPES: &[(TypeId, TypeSupport)] = &[
 ];
 
 const FUNCTIONS: &[(&str, Function)] = &[
+    ("json_record", populate::record::<false>),
+    ("jsonb_record", populate::record::<true>),
     ("json_object_field", access::object_field::<false, false>),
     ("json_object_field_text", access::object_field::<false, true>),
     ("jsonb_object_field", access::object_field::<true, false>),
@@ -135,6 +138,8 @@ const FUNCTIONS: &[(&str, Function)] = &[
 const SETS: &[(&str, SetFunction)] = &[
     ("json_object_keys", access::object_keys::<false>),
     ("jsonb_object_keys", access::object_keys::<true>),
+    ("json_records", populate::records::<false>),
+    ("jsonb_records", populate::records::<true>),
     ("json_each", access::each::<false, false>),
     ("json_each_text", access::each::<false, true>),
     ("jsonb_each", access::each::<true, false>),

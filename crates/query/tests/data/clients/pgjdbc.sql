@@ -71,8 +71,11 @@ SELECT NULL AS TABLE_CAT, n.nspname AS TABLE_SCHEM, c.relname AS TABLE_NAME,  CA
 ~|information_schema|applicable_roles|SYSTEM VIEW|~|||||
 ~|information_schema|character_sets|SYSTEM VIEW|~|||||
 ~|information_schema|check_constraints|SYSTEM VIEW|~|||||
+~|information_schema|column_domain_usage|SYSTEM VIEW|~|||||
 ~|information_schema|columns|SYSTEM VIEW|~|||||
 ~|information_schema|constraint_column_usage|SYSTEM VIEW|~|||||
+~|information_schema|domain_constraints|SYSTEM VIEW|~|||||
+~|information_schema|domains|SYSTEM VIEW|~|||||
 ~|information_schema|enabled_roles|SYSTEM VIEW|~|||||
 ~|information_schema|information_schema_catalog_name|SYSTEM VIEW|~|||||
 ~|information_schema|key_column_usage|SYSTEM VIEW|~|||||
@@ -467,7 +470,7 @@ SELECT NULL AS PROCEDURE_CAT, n.nspname AS PROCEDURE_SCHEM, p.proname AS PROCEDU
 === getFunctions
 SELECT current_database() AS FUNCTION_CAT, n.nspname AS FUNCTION_SCHEM, p.proname AS FUNCTION_NAME,  d.description AS REMARKS,  CASE    WHEN (format_type(p.prorettype, null) = 'unknown') THEN 0   WHEN      (substring(pg_get_function_result(p.oid) from 0 for 6) = 'TABLE') OR      (substring(pg_get_function_result(p.oid) from 0 for 6) = 'SETOF') THEN 2   ELSE 1 END  AS FUNCTION_TYPE,  p.proname || '_' || p.oid AS SPECIFIC_NAME FROM pg_catalog.pg_proc p INNER JOIN pg_catalog.pg_namespace n ON p.pronamespace=n.oid LEFT JOIN pg_catalog.pg_description d ON p.oid=d.objoid WHERE true   AND p.prokind='f' AND n.nspname LIKE 'pg_catalog' AND p.proname LIKE 'ver%' ORDER BY FUNCTION_SCHEM, FUNCTION_NAME, p.oid::text
 ---
-millrace|pg_catalog|version|~|1|version_10007
+millrace|pg_catalog|version|~|1|version_10008
 === getBestRowIdentifier
 SELECT a.attname, a.atttypid, atttypmod FROM pg_catalog.pg_class ct   JOIN pg_catalog.pg_attribute a ON (ct.oid = a.attrelid)   JOIN pg_catalog.pg_namespace n ON (ct.relnamespace = n.oid)   JOIN (SELECT i.indexrelid, i.indrelid, i.indisprimary,              information_schema._pg_expandarray(i.indkey) AS keys         FROM pg_catalog.pg_index i) i     ON (a.attnum = (i.keys).x AND a.attrelid = i.indrelid) WHERE true  AND n.nspname = 'public' AND ct.relname = 't' AND i.indisprimary  ORDER BY a.attnum
 ---
@@ -499,8 +502,8 @@ SELECT c.oid, a.attnum, a.attname, c.relname, n.nspname, a.attnotnull OR (t.typt
 ---
 16392|1|dev|t|public|f|~
 16392|2|time|t|public|t|~
-16392|4|n|t|public|f|~
 16392|3|v|t|public|f|~
+16392|4|n|t|public|f|~
 === getArray
 select '{a}'::text[]
 ---
@@ -517,7 +520,7 @@ SELECT pg_type.oid, typname   FROM pg_catalog.pg_type   LEFT   JOIN (select ns.o
 === getFunctionColumns
 SELECT n.nspname,p.proname,p.prorettype,p.proargtypes, t.typtype,t.typrelid,  p.proargnames, p.proargmodes, p.proallargtypes, p.oid  FROM pg_catalog.pg_proc p, pg_catalog.pg_namespace n, pg_catalog.pg_type t  WHERE p.pronamespace=n.oid AND p.prorettype=t.oid  AND n.nspname LIKE 'pg_catalog' AND p.proname LIKE 'version' ORDER BY n.nspname, p.proname, p.oid::text
 ---
-pg_catalog|version|25||b|0|~|~|~|10007
+pg_catalog|version|25||b|0|~|~|~|10008
 === updatable
 SELECT        result.TABLE_CAT,        result.TABLE_SCHEM,        result.TABLE_NAME,        result.COLUMN_NAME,        result.KEY_SEQ,        result.PK_NAME,        result.IS_NOT_NULL FROM      (SELECT NULL AS TABLE_CAT, n.nspname AS TABLE_SCHEM,   ct.relname AS TABLE_NAME, a.attname AS COLUMN_NAME,   (information_schema._pg_expandarray(i.indkey)).n AS KEY_SEQ, ci.relname AS PK_NAME,   information_schema._pg_expandarray(i.indkey) AS KEYS, a.attnum AS A_ATTNUM,   a.attnotnull AS IS_NOT_NULL FROM pg_catalog.pg_class ct   JOIN pg_catalog.pg_attribute a ON (ct.oid = a.attrelid)   JOIN pg_catalog.pg_namespace n ON (ct.relnamespace = n.oid)   JOIN pg_catalog.pg_index i ON ( a.attrelid = i.indrelid)   JOIN pg_catalog.pg_class ci ON (ci.oid = i.indexrelid) WHERE (i.indisprimary OR (     i.indisunique     AND i.indisvalid     AND i.indpred IS NULL     AND i.indexprs IS NULL   ))  AND ct.relname = 't' ) result where  result.A_ATTNUM = (result.KEYS).x  ORDER BY result.table_name, result.pk_name, result.key_seq
 ---
