@@ -3,6 +3,7 @@
 use model::{Error, Result, SqlState};
 use parser::ast::{self, Persistence, RelOption, TableElement, TableShape};
 use parser::print::quoted_name;
+use rustc_hash::FxHashSet;
 
 use super::draft::Draft;
 use super::{Catalog, Definition, Notice, inheritance, is_taken, names, partition};
@@ -66,10 +67,14 @@ pub(super) fn create(
     let mut draft = Draft::new(name, catalog, session);
     draft.notices = notices;
     draft.inherit(&parents)?;
-    let mut new_constraints = Vec::new();
+    let (mut new_constraints, mut named) = (Vec::new(), FxHashSet::default());
     for element in &create.elements {
         match element {
             TableElement::Column(column) if bound.is_some() => {
+                if !named.insert(&column.name) {
+                    let text = format!("column \"{}\" specified more than once", column.name);
+                    return Err(Error::new(SqlState::DUPLICATE_COLUMN, text));
+                }
                 draft.partition_column(column, &mut new_constraints)?;
             }
             TableElement::Column(column) => draft.add_column(column, &mut new_constraints)?,
@@ -170,7 +175,7 @@ fn foreign(create: &ast::CreateTable) -> Result<Option<Notice>> {
 fn refuse_kinds(create: &ast::CreateTable) -> Result<()> {
     if !create.inherits.is_empty() && create.partition_by.is_some() {
         let text = "cannot create partitioned table as inheritance child";
-        return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
+        return Err(Error::new(SqlState("42P17"), text));
     }
     if matches!(create.shape, TableShape::Of(_)) {
         return Err(unsupported("OF"));

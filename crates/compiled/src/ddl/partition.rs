@@ -9,7 +9,7 @@ use model::{
 use parser::ast::{self, ExprKind, IndexKey, PartitionBound as Written, PartitionBy};
 use rows::row::alone;
 
-use super::column::check_collation;
+use super::column::{SYSTEM_COLUMNS, check_collation};
 use super::draft::Draft;
 use super::inheritance::{check_circle, parent, with_descendants};
 use super::table_work::PartitionCheck;
@@ -131,6 +131,9 @@ impl Draft<'_> {
 
     fn key_column(&self, name: &str) -> Result<PartitionKeyPart> {
         let Some(at) = self.next.column(name) else {
+            if SYSTEM_COLUMNS.contains(&name) {
+                return Err(wrong_object(format!("cannot use system column \"{name}\" in partition key")));
+            }
             let text = format!("column \"{name}\" named in partition key does not exist");
             return Err(Error::new(SqlState::UNDEFINED_COLUMN, text));
         };
@@ -445,7 +448,7 @@ fn edges(list: &[ast::Expr], parent: &RowSchema, key: &PartitionKey, session: Se
             ExprKind::Column(name) if name == "maxvalue" => RangeEdge::Max,
             _ => match constant(expr, parent, part, session)? {
                 Some(value) => RangeEdge::Value(value),
-                None => return Err(invalid("cannot specify NULL in range bound")),
+                None => return Err(wrong_object("cannot specify NULL in range bound")),
             },
         };
         let word = |edge: &RangeEdge| match edge {
