@@ -183,6 +183,65 @@ impl Deletes {
         parts.finish(keeps_history)
     }
 
+    /// Deletes of single rows, of one commit, which [`Deletes::set_commit`] sets.
+    ///
+    /// - `rows`: series number and time: sorted, none twice.
+    #[must_use]
+    pub fn of_rows(rows: &[(u32, i64)]) -> Deletes {
+        debug_assert!(rows.is_sorted_by(|a, b| a < b), "BUG: deleted rows are not in order");
+        let mut single: Vec<(u32, Span)> = Vec::with_capacity(rows.len());
+        for (series, time) in rows {
+            match single.last_mut() {
+                Some((same, last)) if same == series && reaches(last.times, *time) => last.times.last = *time,
+                _ => single.push((*series, Span { times: TimeRange { start: *time, last: *time }, committed: 0 })),
+            }
+        }
+        Deletes::of_single(single)
+    }
+
+    /// Deletes of spans of single series, of one commit, which [`Deletes::set_commit`] sets. Returns
+    /// `None` if the spans are not sorted by series and time, or overlap.
+    #[must_use]
+    pub fn of_spans(spans: impl IntoIterator<Item = (u32, TimeRange)>) -> Option<Deletes> {
+        let spans = spans.into_iter().map(|(series, times)| (series, Span { times, committed: 0 }));
+        let single: Vec<(u32, Span)> = spans.collect();
+        let is_whole = single.iter().all(|(_, span)| !span.times.is_empty());
+        let is_sorted = single.is_sorted_by(|(a, of_a), (b, of_b)| (*a, of_a.times.last) < (*b, of_b.times.start));
+        (is_whole && is_sorted).then(|| Deletes::of_single(single))
+    }
+
+    fn of_single(single: Vec<(u32, Span)>) -> Deletes {
+        let times = single.iter().fold(TimeRange::EMPTY, |times, (_, span)| times.union(&span.times));
+        let (all, many) = (Vec::new(), Vec::new());
+        let many_by_time = ByTime::of(std::iter::empty());
+        Deletes { lsns: (Lsn::ZERO, Lsn::ZERO), committed: (0, 0), times, all, single, many, many_by_time }
+    }
+
+    /// Sets the commit of all these deletes.
+    pub fn set_commit(&mut self, lsn: Lsn, committed: i64) {
+        self.lsns = (lsn, lsn);
+        if self.is_empty() {
+            return;
+        }
+        self.committed = (committed, committed);
+        self.all.iter_mut().for_each(|span| span.committed = committed);
+        self.single.iter_mut().for_each(|(_, span)| span.committed = committed);
+        for tombstone in &mut self.many {
+            (tombstone.lsn, tombstone.committed) = (lsn, committed);
+        }
+    }
+
+    /// Spans of single series from number `from` on, by series and time.
+    pub fn spans_from(&self, from: usize) -> impl Iterator<Item = (u32, TimeRange)> {
+        self.single[from..].iter().map(|(series, span)| (*series, span.times))
+    }
+
+    /// From the first to the last timestamp deleted.
+    #[must_use]
+    pub fn times(&self) -> TimeRange {
+        self.times
+    }
+
     /// The union of several sets.
     #[must_use]
     pub fn merged<'a>(all: impl IntoIterator<Item = &'a Arc<Deletes>>, keeps_history: bool) -> Deletes {

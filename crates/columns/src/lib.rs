@@ -75,8 +75,8 @@ pub use merge_plan::uncoded;
 pub use pieces::Pieces;
 pub use rows::{Batch, KeyList, Op, Ops, Rows};
 pub use scan::{
-    ColumnRange, OwnDelete, OwnEntry, OwnWrites, Scan, ScanRequest, ScanStats, Scanned, SeriesFilter, TableView,
-    arrow_schema,
+    ColumnRange, OwnDelete, OwnEntry, OwnRowDeletes, OwnWrites, Scan, ScanRequest, ScanStats, Scanned, SeriesFilter,
+    TableView, arrow_schema,
 };
 pub use segment::{Segment, SegmentMeta};
 pub use segments::Segments;

@@ -16,7 +16,9 @@ use model::{Column, ColumnId, ColumnRole, DataType, KeyValue, Lsn, SeriesId, Sql
 
 use crate::block_statistics::WholeBlock;
 use crate::encoding::tests::Random;
-use crate::scan::{ColumnRange, OwnDelete, OwnEntry, OwnWrites, ScanRequest, Scanned, SeriesFilter, TableView};
+use crate::scan::{
+    ColumnRange, OwnDelete, OwnEntry, OwnRowDeletes, OwnWrites, ScanRequest, Scanned, SeriesFilter, TableView,
+};
 use crate::segment::{BLOCK_ROWS_MAX, ColumnStats, LONG_BYTES_MIN, StatSum, StatValue};
 use crate::state::{Entry, TableState, Tombstone};
 use crate::tests::table_of;
@@ -521,7 +523,16 @@ impl World {
                 }
                 Change::Delete(keys, times) => {
                     model.delete(keys.as_ref(), &times);
-                    OwnEntry::Delete(Arc::new(OwnDelete { series: keys.map(Arc::new), times }))
+                    let is_short = times.last.checked_sub(times.start).is_some_and(|length| (0..4).contains(&length));
+                    match keys {
+                        Some(keys) if is_short && self.below(2) == 0 => {
+                            let number = 0..keys.len() as u32;
+                            let rows = number.flat_map(|key| (times.start..=times.last).map(move |time| (key, time)));
+                            let rows = rows.collect();
+                            OwnEntry::DeleteRows(Arc::new(OwnRowDeletes { keys, rows, read_lsn: None }))
+                        }
+                        keys => OwnEntry::Delete(Arc::new(OwnDelete { series: keys.map(Arc::new), times })),
+                    }
                 }
             };
             own.entries = own.entries.with([entry]);

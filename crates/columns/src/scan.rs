@@ -151,6 +151,8 @@ pub enum OwnEntry {
     Rows(Arc<Batch>),
     /// A delete.
     Delete(Arc<OwnDelete>),
+    /// Deletes of single rows.
+    DeleteRows(Arc<OwnRowDeletes>),
 }
 
 /// An uncommitted delete. It names keys, because a series that is not committed yet has a different
@@ -161,6 +163,52 @@ pub struct OwnDelete {
     pub series: Option<Arc<KeyList>>,
     /// Timestamps of the rows deleted.
     pub times: TimeRange,
+}
+
+/// Uncommitted deletes of single rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnRowDeletes {
+    /// Series keys.
+    pub keys: KeyList,
+    /// Position in `keys` and time of each row: sorted, none twice.
+    pub rows: Vec<(u32, i64)>,
+    /// Only of tables without a key: the rows at these times were read at this commit, and the
+    /// transaction writes those that remain again. A later commit must not have changed them.
+    pub read_lsn: Option<Lsn>,
+}
+
+impl OwnRowDeletes {
+    /// The union with `other`.
+    #[must_use]
+    pub fn merged(&self, other: &OwnRowDeletes) -> OwnRowDeletes {
+        let mut keys = self.keys.clone();
+        let places: Vec<u32> = other.keys.iter().map(|key| keys.intern(key)).collect();
+        let other_rows = other.rows.iter().map(|(key, time)| (places[*key as usize], *time));
+        let mut rows: Vec<(u32, i64)> = self.rows.iter().copied().chain(other_rows).collect();
+        // Two sorted runs, which this sort finds, unless keys of `other` have another order.
+        rows.sort();
+        rows.dedup();
+        let read_lsn = self.read_lsn.into_iter().chain(other.read_lsn).min();
+        OwnRowDeletes { keys, rows, read_lsn }
+    }
+
+    /// The series number and time of each row, sorted. `numbers` are those of the keys; rows of keys
+    /// without a number are left out.
+    #[must_use]
+    pub fn numbered(&self, numbers: &[Option<u32>]) -> Vec<(u32, i64)> {
+        let of_keys = self.rows.chunk_by(|a, b| a.0 == b.0);
+        let mut of_series: Vec<(u32, &[(u32, i64)])> =
+            of_keys.filter_map(|rows| Some((numbers[rows[0].0 as usize]?, rows))).collect();
+        of_series.sort_unstable_by_key(|(number, _)| *number);
+        let rows = of_series.into_iter().flat_map(|(number, rows)| rows.iter().map(move |(_, time)| (number, *time)));
+        rows.collect()
+    }
+
+    /// Memory held.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.keys.memory_bytes() + self.rows.capacity() * size_of::<(u32, i64)>()
+    }
 }
 
 /// A table as one reader sees it: a state plus the reader's uncommitted writes, or the state as of
@@ -194,6 +242,12 @@ impl Own {
                     own_rows(Arc::new(batch.numbered(&numbers)))
                 }
                 OwnEntry::Delete(delete) => Entry::delete(self.tombstone(state, delete)),
+                OwnEntry::DeleteRows(deletes) => {
+                    let numbers: Vec<Option<u32>> = deletes.keys.iter().map(|key| self.lookup(state, key)).collect();
+                    let mut deletes = Deletes::of_rows(&deletes.numbered(&numbers));
+                    deletes.set_commit(OWN_LSNS.1, OWN_COMMITTED);
+                    Entry::Delete(Arc::new(deletes))
+                }
             };
             self.entries.push(entry);
         }
@@ -215,6 +269,10 @@ impl Own {
         let belong = |a: &Entry, b: &Entry| rows(a).is_some() == rows(b).is_some() && !is_large(a) && !is_large(b);
         for run in self.entries.chunk_by(belong) {
             let inputs: Vec<Arc<Rows>> = run.iter().filter_map(rows).collect();
+            if let [only] = run {
+                merged.push(only.clone());
+                continue;
+            }
             if inputs.is_empty() {
                 let inputs: Vec<Arc<Deletes>> = run.iter().filter_map(deletes).collect();
                 merged.push(Entry::Delete(Arc::new(Deletes::merged(&inputs, false))));

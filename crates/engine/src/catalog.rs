@@ -509,7 +509,9 @@ impl Catalog {
         self.check_schema(&table.name)?;
         self.check_count(&table.name, self.by_id.contains_key(&table.id))?;
         let mut next = self.clone();
-        next.by_id.insert(table.id, Arc::clone(&table));
+        if let Some(old) = next.by_id.insert(table.id, Arc::clone(&table)) {
+            next.tables.remove(&old.name);
+        }
         next.tables.insert(table.name.clone(), table);
         Ok(next.check())
     }
@@ -995,6 +997,20 @@ fn push_column(table: &mut Table, spec: &ColumnSpec) -> Result<()> {
     });
     table.next_column_id.0 += 1;
     Ok(())
+}
+
+/// Checks the names and the shape of a `columns` table.
+pub(crate) fn check_table(table: &Table) -> Result<()> {
+    check_name("table", &table.name.table)?;
+    let mut names = BTreeSet::new();
+    for column in &table.columns {
+        check_name("column", &column.name)?;
+        if !names.insert(column.name.as_str()) {
+            let text = format!("column \"{}\" of relation {} already exists", column.name, table.name);
+            return Err(Error::new(SqlState::DUPLICATE_COLUMN, text));
+        }
+    }
+    check_shape(table)
 }
 
 pub(crate) fn check_shape(table: &Table) -> Result<()> {

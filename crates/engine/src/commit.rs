@@ -17,9 +17,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use columns::{Entry, OwnDelete, OwnEntry, OwnWrites, TableState, Tombstone};
+use columns::{Deletes, Entry, OwnDelete, OwnEntry, OwnRowDeletes, OwnWrites, TableState, Tombstone};
 use env::Event;
-use model::{Error, Lsn, Result, SequenceSpec, SqlState, TableId, limits};
+use model::{Error, Lsn, Result, SequenceSpec, SqlState, TableId, TimeRange, limits};
 use rows::RowTable;
 use wal::{Appended, Space};
 
@@ -39,6 +39,9 @@ use crate::{Batch, Durability, Engine, Rows};
 const ADMISSION_NS_MAX: u64 = 30_000_000_000;
 /// Time that a writer waits if memtables cannot be flushed for lack of disk space.
 const FULL_DISK_NS_MAX: u64 = 1_000_000_000;
+/// Time that a commit of deletes of ranges waits for memory. It is not refused: it may free the space
+/// that a flush needs.
+const RANGE_DELETE_NS_MAX: u64 = 20_000_000;
 /// Interval at which a waiting writer checks again; a finished flush wakes it sooner.
 const RECHECK_NS: u64 = 250_000_000;
 /// Encoded rows of one item are split at about this size: the item fits a record with a margin for
@@ -80,6 +83,8 @@ pub struct Committing {
     unsent: Option<UnsentItem>,
     /// Row ranges of the batch that is being logged ahead.
     parts: Vec<Range<usize>>,
+    /// Deletes of single rows, with series numbers: resolved once, before anything is logged.
+    row_deletes: Vec<(TableId, Deletes)>,
     /// Encoded rows that are part of the commit record.
     inline: Vec<Vec<u8>>,
     /// Whether the changes of `rows` tables include rows, not only deletions.
@@ -104,6 +109,11 @@ struct UnsentItem {
 
 enum Stage {
     Admit,
+    /// Logs deletes of single rows ahead: index in `row_deletes`, and its next span.
+    RowDeletes {
+        table: usize,
+        from: usize,
+    },
     /// Logs rows ahead: index of the batch over all tables, and its next part.
     Rows {
         batch: usize,
@@ -119,6 +129,11 @@ enum Stage {
 struct TableWrites {
     table: TableId,
     deletes: Vec<Arc<OwnDelete>>,
+    /// At most one list: [`crate::Txn::delete_rows`] keeps one.
+    row_deletes: Option<Arc<OwnRowDeletes>>,
+    /// Of a table without a key: the times at which all rows are replaced, sorted, and the commit at
+    /// which they were read.
+    replaced_times: Option<(Lsn, Vec<i64>)>,
     batches: Vec<Arc<Batch>>,
 }
 
@@ -197,6 +212,7 @@ impl Committing {
             txn: None,
             unsent: None,
             parts: Vec::new(),
+            row_deletes: Vec::new(),
             inline: Vec::new(),
             adds_rows: false,
             sent: false,
@@ -224,6 +240,7 @@ impl Committing {
         loop {
             let wait = match &self.stage {
                 Stage::Admit => self.admit()?,
+                Stage::RowDeletes { table, from } => self.send_row_deletes(*table, *from)?,
                 Stage::Rows { .. } => self.send_rows()?,
                 Stage::RowChanges(from) => self.send_row_changes(*from)?,
                 Stage::Commit => at_commit_point(&Arc::clone(&self.engine.inner), || self.commit())?,
@@ -242,7 +259,7 @@ impl Committing {
     pub fn lsn(&self) -> Option<Lsn> {
         match self.stage {
             Stage::Durable(lsn) | Stage::Done(lsn) => Some(lsn),
-            Stage::Admit | Stage::Rows { .. } | Stage::RowChanges(_) | Stage::Commit => None,
+            Stage::Admit | Stage::RowDeletes { .. } | Stage::Rows { .. } | Stage::RowChanges(_) | Stage::Commit => None,
         }
     }
 
@@ -251,14 +268,20 @@ impl Committing {
     fn admit(&mut self) -> Result<Option<Event>> {
         let inner = &self.engine.inner;
         inner.check_writable()?;
-        // Deletes without rows need no room.
-        if self.memory.bytes() > 0 && self.batches().next().is_some() {
+        if self.memory.bytes() > 0 {
+            let needs_room =
+                self.tables.iter().any(|writes| !writes.batches.is_empty() || writes.row_deletes.is_some());
             let now = inner.env.monotonic_ns();
             let waited = now.saturating_sub(*self.waiting_since.get_or_insert(now));
             match inner.write_stall() {
-                WriteStall::Delay(_) | WriteStall::Stop if let Some(error) = inner.jobs.gc.broken() => {
+                WriteStall::Delay(_) | WriteStall::Stop if needs_room && let Some(error) = inner.jobs.gc.broken() => {
                     return Err(error);
                 }
+                WriteStall::Stop if !needs_room && waited < RANGE_DELETE_NS_MAX => {
+                    inner.jobs.flush.wake();
+                    return Ok(Some(RowGc::delay_writer(inner, RANGE_DELETE_NS_MAX - waited)));
+                }
+                WriteStall::Stop if !needs_room => {}
                 WriteStall::Stop if let Some(error) = inner.jobs.flush.broken() => return Err(error),
                 WriteStall::Delay(delay) if waited < delay => {
                     return Ok(Some(RowGc::delay_writer(inner, delay - waited)));
@@ -276,14 +299,19 @@ impl Committing {
                 WriteStall::Clear | WriteStall::Delay(_) => {}
             }
         }
-        let encoded: usize = self.batches().map(|batch| batch.rows.encoded_bytes(0..batch.rows.len())).sum();
+        let mut encoded: usize = self.batches().map(|batch| batch.rows.encoded_bytes(0..batch.rows.len())).sum();
+        self.resolve_row_deletes();
+        encoded += self.row_deletes.iter().map(|(_, deletes)| deletes.len() * record::SPAN_BYTES_MAX).sum::<usize>();
         if let Some(rows) = &mut self.rows {
             rows.prepare(&crossbeam_epoch::pin())?;
         }
         let (changes, rest) = self.row_changes(0, false)?;
         if encoded + changes.len() > ROWS_ITEM_BYTES || rest.is_some() {
-            self.stage = Stage::Rows { batch: 0, part: 0 };
+            self.stage = Stage::RowDeletes { table: 0, from: 0 };
             return Ok(None);
+        }
+        for (table, deletes) in &self.row_deletes {
+            self.inline.push(record::delete_spans_item(*table, deletes.spans_from(0), usize::MAX).0);
         }
         if changes.len() > 0 {
             self.inline.push(changes.finish());
@@ -301,6 +329,41 @@ impl Committing {
 
     fn batches(&self) -> impl Iterator<Item = &Arc<Batch>> {
         self.tables.iter().flat_map(|writes| &writes.batches)
+    }
+
+    /// Looks up the series of the deletes of single rows. A series that has no number yet has no
+    /// committed rows that the transaction read.
+    fn resolve_row_deletes(&mut self) {
+        let newest = self.engine.inner.versions.newest();
+        for writes in &self.tables {
+            let (Some(deletes), Some(state)) = (&writes.row_deletes, newest.tables.get(&writes.table)) else {
+                continue;
+            };
+            let found = state.series.lookup_all(&deletes.keys).into_iter();
+            let numbers: Vec<Option<u32>> = found.map(|id| id.map(|id| id.0)).collect();
+            let deletes = Deletes::of_rows(&deletes.numbered(&numbers));
+            if !deletes.is_empty() {
+                self.row_deletes.push((writes.table, deletes));
+            }
+        }
+    }
+
+    /// Logs one record of deletes of single rows ahead of the commit.
+    fn send_row_deletes(&mut self, number: usize, from: usize) -> Result<Option<Event>> {
+        if let Some(item) = self.unsent.take() {
+            return self.send(item);
+        }
+        let Some((table, deletes)) = self.row_deletes.get(number) else {
+            self.stage = Stage::Rows { batch: 0, part: 0 };
+            return Ok(None);
+        };
+        if from >= deletes.len() {
+            self.stage = Stage::RowDeletes { table: number + 1, from: 0 };
+            return Ok(None);
+        }
+        let (bytes, count) = record::delete_spans_item(*table, deletes.spans_from(from), ROWS_ITEM_BYTES);
+        self.stage = Stage::RowDeletes { table: number, from: from + count };
+        self.send(UnsentItem { bytes, sent: 0 })
     }
 
     /// Logs one record of rows ahead of the commit.
@@ -441,6 +504,9 @@ impl Committing {
         let newest = inner.versions.newest();
         let mut resolved = self.resolve(&newest);
         let late_rows = self.late_rows(&newest);
+        let deletes = self.deletes(&newest);
+        let mut delete_entries = delete_entries(&deletes);
+        let times = self.times_without_key(&newest);
         drop(newest);
         self.validate()?;
 
@@ -459,8 +525,8 @@ impl Committing {
         for writes in &self.tables {
             db.state(writes.table)?;
         }
+        self.check_times(&lock, &db)?;
         let new_series = number_new_series(&db, &mut resolved)?;
-        let deletes = self.deletes(&db)?;
         check_series(&db, &new_series)?;
         self.check_changes(&inner);
         let covering_deletes = CoveringDelete::of(&db, &deletes);
@@ -479,6 +545,10 @@ impl Committing {
 
         // From here on the commit is in the log, so it happens: nothing returns an error. If an
         // invariant breaks, no later commit builds on the result, and readers never see it.
+        delete_entries.append(&mut self.row_deletes);
+        times.into_iter().for_each(|(table, times)| lock.recent_times.entry(table).or_default().add(lsn, times));
+        dropped.iter().for_each(|state| drop(lock.recent_times.remove(&state.table.id)));
+        let deletes = delete_entries;
         self.apply(&mut lock, db, Logged { lsn, txn, deletes, resolved, new_series, dropped, alters_catalog });
         let frees_files = lock.frees_files();
         drop(lock);
@@ -673,12 +743,12 @@ impl Committing {
         all
     }
 
-    /// Resolves the series of the deletes to numbers. Keys that were never committed have nothing
-    /// to hide.
-    fn deletes(&self, db: &DbVersion) -> Result<Vec<(TableId, Tombstone)>> {
+    /// Resolves the series of the deletes of ranges to numbers. Keys that were never committed have
+    /// nothing to hide.
+    fn deletes(&self, db: &DbVersion) -> Vec<(TableId, Tombstone)> {
         let mut all = Vec::new();
         for writes in &self.tables {
-            let state = db.state(writes.table)?;
+            let Some(state) = db.tables.get(&writes.table) else { continue };
             for delete in &writes.deletes {
                 let series = delete.series.as_ref().map(|keys| {
                     let mut ids: Vec<u32> =
@@ -686,14 +756,47 @@ impl Committing {
                     ids.sort_unstable();
                     Arc::from(ids)
                 });
-                all.push((
-                    writes.table,
-                    Tombstone { lsn: Lsn::ZERO, committed: db.wall_ns, series, times: delete.times },
-                ));
+                all.push((writes.table, Tombstone { lsn: Lsn::ZERO, committed: 0, series, times: delete.times }));
             }
         }
         all.retain(|(_, delete)| delete.series.as_ref().is_none_or(|ids: &Arc<[u32]>| !ids.is_empty()));
-        Ok(all)
+        all
+    }
+
+    /// From the first to the last time that the transaction writes or deletes, of each table without
+    /// a key.
+    fn times_without_key(&self, db: &DbVersion) -> Vec<(TableId, TimeRange)> {
+        let is_meant = |writes: &&TableWrites| db.tables.get(&writes.table).is_some_and(|state| !state.table.keyed);
+        let times = |writes: &TableWrites| {
+            let rows = writes.batches.iter().flat_map(|batch| &batch.rows.times);
+            let row_deletes = writes.row_deletes.iter().flat_map(|deletes| &deletes.rows).map(|(_, time)| time);
+            let single = rows.chain(row_deletes).map(|time| TimeRange { start: *time, last: *time });
+            let ranges = writes.deletes.iter().map(|delete| delete.times);
+            single.chain(ranges).fold(TimeRange::EMPTY, |all, times| all.union(&times))
+        };
+        self.tables.iter().filter(is_meant).map(|writes| (writes.table, times(writes))).collect()
+    }
+
+    /// Checks that no other transaction changed the times at which this one replaces the rows of a
+    /// table without a key.
+    fn check_times(&self, lock: &CommitState, db: &DbVersion) -> Result<()> {
+        for writes in &self.tables {
+            let Some((read, times)) = &writes.replaced_times else { continue };
+            let Some(recent) = lock.recent_times.get(&writes.table) else { continue };
+            if recent.may_touch(*read, times) {
+                let name = &db.state(writes.table)?.table.name;
+                return Err(Error::new(
+                    SqlState::SERIALIZATION_FAILURE,
+                    "could not serialize access due to concurrent update",
+                )
+                .with_detail(format!(
+                    "Another transaction changed rows of table {name} at the same times. The table has no key, so all rows of \
+                     a time are replaced together."
+                ))
+                .with_hint("run the transaction again"));
+            }
+        }
+        Ok(())
     }
 
     fn await_durable(&mut self, lsn: Lsn) -> Result<Option<Event>> {
@@ -724,14 +827,22 @@ impl Drop for Committing {
 
 impl TableWrites {
     fn new(table: TableId, own: OwnWrites) -> Option<TableWrites> {
-        let mut writes = TableWrites { table, deletes: Vec::new(), batches: Vec::new() };
+        let mut writes =
+            TableWrites { table, deletes: Vec::new(), row_deletes: None, replaced_times: None, batches: Vec::new() };
         for entry in own.entries.iter() {
             match entry {
                 OwnEntry::Rows(batch) => writes.batches.push(Arc::clone(batch)),
                 OwnEntry::Delete(delete) => writes.deletes.push(Arc::clone(delete)),
+                OwnEntry::DeleteRows(deletes) => {
+                    debug_assert!(writes.row_deletes.is_none(), "BUG: several lists of deleted rows of a table");
+                    let times = || deletes.rows.iter().map(|(_, time)| *time).collect();
+                    writes.replaced_times = deletes.read_lsn.map(|read| (read, times()));
+                    writes.row_deletes = Some(Arc::clone(deletes));
+                }
             }
         }
-        (!writes.deletes.is_empty() || !writes.batches.is_empty()).then_some(writes)
+        let is_empty = writes.deletes.is_empty() && writes.row_deletes.is_none() && writes.batches.is_empty();
+        (!is_empty).then_some(writes)
     }
 }
 
@@ -751,7 +862,8 @@ fn at_commit_point<T>(inner: &Inner, step: impl FnOnce() -> Result<T>) -> Result
 struct Logged {
     lsn: Lsn,
     txn: u64,
-    deletes: Vec<(TableId, Tombstone)>,
+    /// Without their commit.
+    deletes: Vec<(TableId, Deletes)>,
     resolved: Vec<Resolved>,
     new_series: NewSeriesByTable,
     dropped: Vec<Arc<TableState>>,
@@ -846,6 +958,16 @@ fn series_items(number: u32, one: &Resolved, new_series: &NewSeriesByTable) -> V
     items
 }
 
+/// The deletes of ranges, one entry for each table.
+fn delete_entries(deletes: &[(TableId, Tombstone)]) -> Vec<(TableId, Deletes)> {
+    let of_tables = deletes.chunk_by(|a, b| a.0 == b.0);
+    let entry = |deletes: &[(TableId, Tombstone)]| {
+        let tombstones = deletes.iter().map(|(_, delete)| delete.clone());
+        (deletes[0].0, Deletes::of(tombstones, true))
+    };
+    of_tables.map(entry).collect()
+}
+
 fn delete_items(table: TableId, delete: &Tombstone) -> Vec<Vec<u8>> {
     match &delete.series {
         None => vec![record::delete_item(table, None, delete.times)],
@@ -871,7 +993,7 @@ fn check_series(db: &DbVersion, new_series: &NewSeriesByTable) -> Result<()> {
 fn install(
     db: &mut DbVersion,
     lsn: Lsn,
-    deletes: Vec<(TableId, Tombstone)>,
+    deletes: Vec<(TableId, Deletes)>,
     resolved: Vec<Resolved>,
     new_series: &NewSeriesByTable,
 ) {
@@ -883,8 +1005,9 @@ fn install(
     }
     let committed = db.wall_ns;
     let mut entries: BTreeMap<TableId, Vec<Entry>> = BTreeMap::new();
-    for (table, delete) in deletes {
-        entries.entry(table).or_default().push(Entry::delete(Tombstone { lsn, ..delete }));
+    for (table, mut deletes) in deletes {
+        deletes.set_commit(lsn, committed);
+        entries.entry(table).or_default().push(Entry::Delete(Arc::new(deletes)));
     }
     for one in resolved {
         let rows = Arc::new(one.batch.numbered(&one.ids));
@@ -1093,17 +1216,16 @@ impl Replay {
                         db.counters.insert(*id, Arc::new(Counter::new(*state)));
                     }
                 }
-                record::Item::Rows { .. } | record::Item::Delete { .. } | record::Item::RowChanges(_) => {}
+                record::Item::Rows { .. }
+                | record::Item::Delete { .. }
+                | record::Item::DeleteSpans { .. }
+                | record::Item::RowChanges(_) => {}
             }
         }
         replay_series(db, &items)?;
-        for item in &items {
-            if let record::Item::Delete { table, series, times } = item {
-                db.state(*table)?;
-                let series = series.as_ref().map(|series| series.as_slice().into());
-                let tombstone = Tombstone { lsn, committed, series, times: *times };
-                self.push_pending(*table, Entry::delete(tombstone));
-            }
+        for (table, mut deletes) in replayed_deletes(db, &items)? {
+            deletes.set_commit(lsn, committed);
+            self.push_pending(table, Entry::Delete(Arc::new(deletes)));
         }
         for item in items {
             match item {
@@ -1134,6 +1256,38 @@ fn replay_series(db: &mut DbVersion, items: &[record::Item<'_>]) -> Result<()> {
         db.tables.insert(*table, Arc::new(state));
     }
     Ok(())
+}
+
+/// The deletes of a commit: of each table one entry of ranges, and one of single rows.
+fn replayed_deletes(db: &DbVersion, items: &[record::Item<'_>]) -> Result<Vec<(TableId, Deletes)>> {
+    let mut ranges: BTreeMap<TableId, Vec<Tombstone>> = BTreeMap::new();
+    let mut spans: BTreeMap<TableId, Vec<(u32, TimeRange)>> = BTreeMap::new();
+    for item in items {
+        match item {
+            record::Item::Delete { table, series, times } => {
+                db.state(*table)?;
+                let series = series.as_ref().map(|series| series.as_slice().into());
+                let tombstone = Tombstone { lsn: Lsn::ZERO, committed: 0, series, times: *times };
+                ranges.entry(*table).or_default().push(tombstone);
+            }
+            record::Item::DeleteSpans { table, spans: bytes } => {
+                db.state(*table)?;
+                let of_table = spans.entry(*table).or_default();
+                for span in record::DeletedSpans::new(bytes) {
+                    of_table.push(span?);
+                }
+            }
+            _ => {}
+        }
+    }
+    let ranges = ranges.into_iter().map(|(table, tombstones)| Ok((table, Deletes::of(tombstones, true))));
+    let spans = spans.into_iter().map(|(table, spans)| {
+        let deletes = Deletes::of_spans(spans);
+        let deletes =
+            deletes.ok_or_else(|| Error::corrupt(format!("deleted spans of table {table} are out of order")))?;
+        Ok((table, deletes))
+    });
+    ranges.chain(spans).collect()
 }
 
 /// The newest LSN wins, so replaying rows that a checkpoint file already has is harmless.

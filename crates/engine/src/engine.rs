@@ -21,6 +21,7 @@ use crate::jobs::{JobWorkers, Jobs, Pending};
 use crate::manifest::Manifest;
 use crate::manifest_store::ManifestStore;
 use crate::memory::MemoryBudget;
+use crate::recent_times::RecentTimes;
 use crate::retention::Retention;
 use crate::rowfile::{RowPart, read_rows};
 use crate::sequence::Counter;
@@ -187,6 +188,8 @@ pub(crate) struct CommitState {
     pub(crate) dropped: Vec<(Lsn, Arc<TableState>)>,
     /// The last DROP or TRUNCATE that left obsolete rows in files of the last checkpoint.
     pub(crate) row_files_obsolete_since: Option<Lsn>,
+    /// Times of recent commits to tables without a key.
+    pub(crate) recent_times: BTreeMap<TableId, RecentTimes>,
 }
 
 impl Engine {
@@ -431,7 +434,11 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
         versions: DbVersions::new(db, wal.durable()),
         wal,
         // Zero makes the first check look for obsolete rows, whatever the log contained.
-        commit: Mutex::new(CommitState { dropped, row_files_obsolete_since: Some(Lsn::ZERO) }),
+        commit: Mutex::new(CommitState {
+            dropped,
+            row_files_obsolete_since: Some(Lsn::ZERO),
+            ..CommitState::default()
+        }),
         manifests: ManifestStore::new(manifest),
         open_txns: Mutex::default(),
         memtable_bytes: AtomicU64::new(memtable_bytes),

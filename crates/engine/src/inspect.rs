@@ -10,7 +10,7 @@ use model::{Error, Lsn, Result};
 
 use crate::catalog_object::{CatalogObject, NewState};
 use crate::engine::{data_dir, log_dir};
-use crate::record::{Ddl, Item, Record, RowChanges};
+use crate::record::{Ddl, DeletedSpans, Item, Record, RowChanges};
 use crate::rowfile::{read_rows, row_file_path};
 use crate::{Manifest, Rows};
 
@@ -179,6 +179,16 @@ fn describe_item(item: &Item<'_>) -> String {
         Item::Delete { table, series, times } => {
             let series = series.as_ref().map_or("all".to_owned(), |series| series.len().to_string());
             format!("delete from table {table}: {series} series, {} ..= {} ns", times.start, times.last)
+        }
+        Item::DeleteSpans { table, spans } => {
+            let (mut count, mut times) = (0, model::TimeRange::EMPTY);
+            for span in DeletedSpans::new(spans) {
+                match span {
+                    Ok((_, span)) => (count, times) = (count + 1, times.union(&span)),
+                    Err(error) => return format!("delete from table {table}: {error}"),
+                }
+            }
+            format!("delete from table {table}: {count} spans of single series, {} ..= {} ns", times.start, times.last)
         }
         Item::RowChanges(changes) => {
             let (mut rows, mut deleted, mut tables) = (0, 0, std::collections::BTreeSet::new());

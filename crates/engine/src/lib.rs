@@ -44,6 +44,7 @@ mod manifest;
 mod manifest_store;
 mod memory;
 mod rate_limiter;
+mod recent_times;
 mod record;
 mod retention;
 mod rowfile;
@@ -56,7 +57,8 @@ pub use catalog::{Catalog, ColumnSpec, TableSpec};
 pub use catalog_object::CommentKey;
 pub use columns::rows::{Ops, SMALL_BATCH_BYTES_MAX, SMALL_BATCH_ROWS_MAX, SmallBatch, SmallBatchBuilder};
 pub use columns::{
-    Batch, ColumnRange, KeyList, Op, OwnWrites, Rows, Scan, ScanRequest, ScanStats, Segment, SeriesFilter, TableView,
+    Batch, ColumnRange, KeyList, Op, OwnRowDeletes, OwnWrites, Rows, Scan, ScanRequest, ScanStats, Segment,
+    SeriesFilter, TableView,
 };
 pub use commit::{Committing, Progress};
 pub use engine::{Engine, Options, Recovery};

@@ -38,6 +38,10 @@ const ITEM_DROP: u8 = 5;
 const ITEM_DELETE: u8 = 6;
 const ITEM_ROW_CHANGES: u8 = 7;
 const ITEM_SEQUENCE_VALUE: u8 = 8;
+const ITEM_DELETE_SPANS: u8 = 9;
+
+/// Largest encoding of a span of a `DeleteSpans` item: three varints.
+pub(crate) const SPAN_BYTES_MAX: usize = 5 + 10 + 10;
 
 /// One record of the log.
 #[derive(Debug, PartialEq, Eq)]
@@ -76,6 +80,12 @@ pub(crate) enum Item<'a> {
         table: TableId,
         series: Option<Vec<u32>>,
         times: TimeRange,
+    },
+    /// Deletes of single series, to be read by [`DeletedSpans`]. Several items of a table continue
+    /// each other.
+    DeleteSpans {
+        table: TableId,
+        spans: &'a [u8],
     },
     /// Changes of `rows` tables, to be read by [`RowChanges`].
     RowChanges(&'a [u8]),
@@ -198,6 +208,63 @@ impl<'a> Iterator for RowChanges<'a> {
     /// After an error the remaining changes are undefined.
     fn next(&mut self) -> Option<Self::Item> {
         (!self.take.is_empty()).then(|| self.next_change())
+    }
+}
+
+/// Encodes spans of series, sorted by series and time, as a `DeleteSpans` item of about `bytes_max`
+/// bytes. Returns the number of spans in it too.
+pub(crate) fn delete_spans_item(
+    table: TableId,
+    spans: impl Iterator<Item = (u32, TimeRange)>,
+    bytes_max: usize,
+) -> (Vec<u8>, usize) {
+    let mut out = vec![ITEM_DELETE_SPANS];
+    out.put_u32(table.0);
+    let (mut count, mut last) = (0, (0, 0));
+    for (series, times) in spans {
+        out.put_varint((series - last.0).into());
+        let before = if series == last.0 { last.1 } else { 0 };
+        out.put_varint(zigzag(times.start.wrapping_sub(before)));
+        out.put_varint(times.last.wrapping_sub(times.start).cast_unsigned());
+        last = (series, times.last);
+        count += 1;
+        if out.len() + SPAN_BYTES_MAX > bytes_max {
+            break;
+        }
+    }
+    (out, count)
+}
+
+/// Decodes the spans of a `DeleteSpans` item.
+pub(crate) struct DeletedSpans<'a> {
+    take: Take<'a>,
+    last: (u32, i64),
+}
+
+impl<'a> DeletedSpans<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> DeletedSpans<'a> {
+        DeletedSpans { take: Take::new(bytes, "deleted spans"), last: (0, 0) }
+    }
+
+    fn next_span(&mut self) -> Result<(u32, TimeRange)> {
+        let more = u32::try_from(self.take.varint()?).ok();
+        let series = more.and_then(|more| self.last.0.checked_add(more));
+        let series = series.ok_or_else(|| self.take.malformed("name no series"))?;
+        let before = if series == self.last.0 { self.last.1 } else { 0 };
+        let start = before.wrapping_add(unzigzag(self.take.varint()?));
+        let last = start.checked_add_unsigned(self.take.varint()?);
+        let last = last.ok_or_else(|| self.take.malformed("end after the last time"))?;
+        self.last = (series, last);
+        Ok((series, TimeRange { start, last }))
+    }
+}
+
+impl Iterator for DeletedSpans<'_> {
+    type Item = Result<(u32, TimeRange)>;
+
+    /// After an error the remaining spans are undefined.
+    fn next(&mut self) -> Option<Self::Item> {
+        (!self.take.is_empty()).then(|| self.next_span())
     }
 }
 
@@ -386,6 +453,7 @@ pub(crate) fn decode_item(bytes: &[u8]) -> Result<Item<'_>> {
         ITEM_ROWS => Item::Rows { table: TableId(take.u32()?), batch: take.u32()?, rows: take.rest() },
         ITEM_SERIES => decode_series(&mut take)?,
         ITEM_DELETE => decode_delete(&mut take)?,
+        ITEM_DELETE_SPANS => Item::DeleteSpans { table: TableId(take.u32()?), spans: take.rest() },
         ITEM_CREATE | ITEM_ALTER => {
             let object = CatalogObject::decode(&mut take)?;
             let state = NewState::decode(&mut take, &object, kind == ITEM_CREATE)?;
@@ -523,6 +591,42 @@ mod tests {
         for damaged in [&[4][..], &[1][..], &[1, 8], &[1, 8, 9], &[0xff; 12], &[0xff, 0xff, 0xff, 0xff, 0xff, 1, 8, 0]]
         {
             assert!(RowChanges::new(damaged).any(|change| change.is_err()), "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn deleted_spans_bytes_are_exactly_these() {
+        let times = |start, last| TimeRange { start, last };
+        let spans = [
+            (3, times(10, 10)),
+            (3, times(12, 14)),
+            (4, times(-1, 0)),
+            (300, times(i64::MIN, i64::MAX)),
+            (u32::MAX, times(i64::MAX, i64::MAX)),
+        ];
+        let (bytes, count) = delete_spans_item(TableId(7), spans[..3].iter().copied(), 1_000);
+        assert_eq!((bytes.as_slice(), count), (&[9, 7, 0, 0, 0, 3, 20, 0, 0, 4, 2, 1, 1, 1][..], 3));
+        for bytes_max in [0, SPAN_BYTES_MAX + 20, 1_000] {
+            let (mut decoded, mut from) = (Vec::new(), 0);
+            while from < spans.len() {
+                let (bytes, count) = delete_spans_item(TableId(7), spans[from..].iter().copied(), bytes_max);
+                assert!(count > 0 && bytes.len() <= bytes_max.max(5 + SPAN_BYTES_MAX));
+                let Item::DeleteSpans { table: TableId(7), spans } = decode_item(&bytes).unwrap() else {
+                    panic!("not spans")
+                };
+                decoded.extend(DeletedSpans::new(spans).map(|span| span.unwrap()));
+                from += count;
+            }
+            assert_eq!(decoded, spans);
+        }
+        for damaged in [
+            &[0][..],
+            &[0, 0],
+            &[0xff; 12],
+            &[0, 0x80],
+            &[0, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 1],
+        ] {
+            assert!(DeletedSpans::new(damaged).any(|span| span.is_err()), "{damaged:?}");
         }
     }
 

@@ -1,21 +1,22 @@
 //! Transactions before their commit: their snapshots and the changes they collect. Nothing here
 //! writes to the log.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use arrow_array::UInt32Array;
-use columns::{OwnDelete, OwnEntry, OwnWrites, TableState, TableView};
+use columns::{OwnDelete, OwnEntry, OwnRowDeletes, OwnWrites, TableState, TableView};
 use env::Event;
 use model::{
-    Datum, Error, Lsn, Result, RowSchema, SequenceRef, SqlState, TableId, TableName, TableOptions, TableRef, TimeRange,
-    TypeSpecRef, ViewRef, limits, user_types,
+    Datum, Error, Lsn, Result, RowSchema, SequenceRef, SqlState, Table, TableId, TableName, TableOptions, TableRef,
+    TimeRange, TypeSpecRef, ViewRef, limits, user_types,
 };
 use rows::{Access, Entered, RowTable};
 
-use crate::catalog::{check_row_schema, check_view, with_columns, with_options};
+use crate::catalog::{check_row_schema, check_table, check_view, with_columns, with_options};
 use crate::catalog_object::{CatalogObject, CommentKey, NewState, ObjectKey};
 use crate::commit::{Changes, Committing, OwnVersions};
 use crate::db_version::{DbVersion, DbVersions, apply_ddl, dropped, dropped_sequence};
@@ -168,7 +169,12 @@ pub struct Txn {
     catalog: Option<(Arc<Catalog>, Arc<Catalog>)>,
     pub(crate) ddl: Vec<Ddl>,
     own: Own<OwnWrites>,
-    /// Memory of uncommitted rows of `columns` tables.
+    /// Bytes of `own`.
+    own_bytes: u64,
+    /// Writes that are no longer in `own`, and their bytes: savepoints and snapshots may hold them.
+    replaced: Vec<Replaced>,
+    /// Memory of uncommitted writes of `columns` tables: `own_bytes`, and those of `replaced` that
+    /// are held.
     memory: Reservation,
     /// Started by the first statement that touches `rows` tables.
     rows: Option<rows::Txn>,
@@ -187,7 +193,8 @@ pub struct Savepoint {
     ddl: usize,
     catalog: Option<(Arc<Catalog>, Arc<Catalog>)>,
     own: Own<OwnWrites>,
-    memory_bytes: usize,
+    own_bytes: u64,
+    replaced: Vec<Replaced>,
     rows: rows::Savepoint,
     constraint_modes: rows::ConstraintModes,
     own_rows: Own<Option<Arc<RowTable>>>,
@@ -223,6 +230,8 @@ impl Txn {
             catalog: None,
             ddl: Vec::new(),
             own: None,
+            own_bytes: 0,
+            replaced: Vec::new(),
             rows: None,
             own_rows: None,
             counters: BTreeMap::new(),
@@ -281,7 +290,8 @@ impl Txn {
             ddl: self.ddl.len(),
             catalog: self.catalog.clone(),
             own: self.own.clone(),
-            memory_bytes: self.memory_bytes(),
+            own_bytes: self.own_bytes,
+            replaced: self.replaced.iter().filter(|one| one.is_held()).cloned().collect(),
             rows: self.rows.as_ref().map_or(rows::Savepoint::START, rows::Txn::savepoint),
             constraint_modes: self.rows.as_ref().map(rows::Txn::constraint_modes).unwrap_or_default(),
             own_rows: self.own_rows.clone(),
@@ -317,11 +327,12 @@ impl Txn {
     }
 
     fn restore(&mut self, savepoint: &Savepoint) {
-        let Savepoint { ddl, catalog, own, memory_bytes, own_rows, counters, .. } = savepoint.clone();
+        let Savepoint { ddl, catalog, own, own_bytes, replaced, own_rows, counters, .. } = savepoint.clone();
         assert!(ddl <= self.ddl.len(), "BUG: rolled back to a savepoint after {ddl} changes, of {}", self.ddl.len());
         self.ddl.truncate(ddl);
-        (self.catalog, self.own) = (catalog, own);
-        self.memory.count(memory_bytes as u64);
+        (self.catalog, self.own, self.own_bytes, self.replaced) = (catalog, own, own_bytes, replaced);
+        let bytes = self.own_bytes + self.replaced_bytes();
+        self.memory.count(bytes);
         (self.own_rows, self.counters) = (own_rows, counters);
     }
 
@@ -456,6 +467,19 @@ impl Txn {
     pub fn set_options(&mut self, name: &TableName, options: TableOptions) -> Result<TableRef> {
         let snapshot = self.snapshot();
         let table = Arc::new(with_options(snapshot.catalog.expect(name)?, options)?);
+        self.change(Ddl::Alter(CatalogObject::Table(Arc::clone(&table)), NewState::Kept))?;
+        Ok(table)
+    }
+
+    /// Installs the next version of a `columns` table: another name, other names of columns, fewer
+    /// fields, or fields that may be NULL now. Values of removed fields are removed by compaction.
+    ///
+    /// # Errors
+    /// 42602, 42701, 42P16 for an invalid definition; 42P07 if a relation has the new name; 3F000;
+    /// at commit 40001 if the table changed since.
+    pub fn alter_table(&mut self, next: Table) -> Result<TableRef> {
+        check_table(&next)?;
+        let table = Arc::new(next);
         self.change(Ddl::Alter(CatalogObject::Table(Arc::clone(&table)), NewState::Kept))?;
         Ok(table)
     }
@@ -763,30 +787,45 @@ impl Txn {
             return Ok(());
         }
         let batch = batch.arranged(|| self.db().tables.get(&table).map(|state| Arc::clone(&state.series)))?;
-        let bytes = batch.memory_bytes();
-        let limit = self.engine.inner.options.memory_bytes / limits::TRANSACTION_MEMORY_SHARE;
-        if (self.memory_bytes() + bytes) as u64 > limit {
-            return Err(Error::new(
-                SqlState::OUT_OF_MEMORY,
-                format!(
-                    "the transaction holds {} bytes of uncommitted rows and {bytes} more would exceed its limit of {limit}, a \
-                     quarter of the memory budget",
-                    self.memory_bytes()
-                ),
-            )
-            .with_hint("commit in smaller parts, or start the server with a larger --memory"));
-        }
-        self.memory.grow(bytes as u64)?;
+        self.set_own_bytes(self.own_bytes + batch.memory_bytes() as u64)?;
         let own = Arc::make_mut(self.own.get_or_insert_default()).entry(table).or_default();
         own.entries = own.entries.with([OwnEntry::Rows(Arc::new(batch))]);
         Ok(())
+    }
+
+    /// Sets the bytes of `own`, which is about to have the writes that take them.
+    ///
+    /// # Errors
+    /// 53200 when the transaction exceeds its share of memory; nothing was changed.
+    fn set_own_bytes(&mut self, bytes: u64) -> Result<()> {
+        let held = self.replaced_bytes();
+        let limit = self.engine.inner.options.memory_bytes / limits::TRANSACTION_MEMORY_SHARE;
+        if bytes > self.own_bytes && bytes + held > limit {
+            let text = format!(
+                "the transaction holds {} bytes of uncommitted rows and {} more would exceed its limit of {limit}, a \
+                 quarter of the memory budget",
+                self.own_bytes + held,
+                bytes - self.own_bytes
+            );
+            return Err(Error::new(SqlState::OUT_OF_MEMORY, text)
+                .with_hint("commit in smaller parts, or start the server with a larger --memory"));
+        }
+        self.memory.resize(bytes + held)?;
+        self.own_bytes = bytes;
+        Ok(())
+    }
+
+    /// Bytes of replaced writes that something holds.
+    fn replaced_bytes(&mut self) -> u64 {
+        self.replaced.retain(Replaced::is_held);
+        self.replaced.iter().map(|one| one.bytes).sum()
     }
 
     /// Hides rows of `series` (numbers of `view`, sorted; `None` = all) with times in `times`, the
     /// transaction's own rows included.
     ///
     /// # Errors
-    /// 42P01 when the table was dropped.
+    /// 42P01 when the table was dropped; 53200 when the transaction exceeds its share of memory.
     pub fn delete(&mut self, view: &TableView, series: Option<&[u32]>, times: TimeRange) -> Result<()> {
         let state = view.state();
         let id = state.table.id;
@@ -796,45 +835,112 @@ impl Txn {
         if times.is_empty() || series.is_some_and(<[u32]>::is_empty) {
             return Ok(());
         }
-        let own = Arc::make_mut(self.own.get_or_insert_default()).entry(id).or_default();
-        let mut bytes = self.memory.bytes();
-        let mut changed: Vec<OwnEntry> = Vec::with_capacity(own.entries.len() + 1);
+        let series_keys = series.map(|numbers| view.keys_of(numbers).map(Arc::new)).transpose()?;
+        let is_hit = |batch: &Batch| {
+            let hit: Vec<bool> = batch
+                .keys
+                .iter()
+                .map(|key| match (series, view.lookup(key)) {
+                    (None, _) => true,
+                    (Some(series), Some(number)) => series.binary_search(&number).is_ok(),
+                    (Some(_), None) => false,
+                })
+                .collect();
+            move |series: u32, time: i64| hit[series as usize] && times.contains(time)
+        };
+        let mut next = self.writes_without(id, is_hit)?;
+        next.bytes += (DELETE_BYTES + series_keys.as_ref().map_or(0, |keys| keys.memory_bytes())) as u64;
+        next.deletes.push(OwnEntry::Delete(Arc::new(OwnDelete { series: series_keys, times })));
+        self.set_writes(id, next)
+    }
+
+    /// Hides single rows of a `columns` table, the transaction's own rows included. Rows that the
+    /// transaction writes later are not hidden.
+    ///
+    /// # Errors
+    /// 42P01 when the table was dropped; 53200 when the transaction exceeds its share of memory. At
+    /// commit 40001 if another transaction changed rows of a table without a key since they were
+    /// read ([`OwnRowDeletes::read_lsn`]).
+    ///
+    /// # Cost
+    /// [`ROW_DELETE_BYTES`] for each row until the commit. The log, the memtable and the manifest
+    /// keep a delete for each row until compaction has applied it.
+    pub fn delete_rows(&mut self, table: TableId, deletes: OwnRowDeletes) -> Result<()> {
+        let rows = &deletes.rows;
+        debug_assert!(rows.is_sorted_by(|a, b| a < b), "BUG: rows to delete out of order");
+        if self.table_now(table).is_none() {
+            return Err(dropped(table));
+        }
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let is_hit = |batch: &Batch| {
+            let places: Vec<Option<u32>> = batch.keys.iter().map(|key| deletes.keys.find(key)).collect();
+            move |series: u32, time: i64| {
+                places[series as usize].is_some_and(|place| rows.binary_search(&(place, time)).is_ok())
+            }
+        };
+        let mut next = self.writes_without(table, is_hit)?;
+        let at = next.deletes.iter().position(|entry| matches!(entry, OwnEntry::DeleteRows(_)));
+        let earlier = at.map(|at| next.deletes.remove(at));
+        let all = match earlier {
+            Some(OwnEntry::DeleteRows(earlier)) => {
+                next.bytes = next.bytes.saturating_sub(row_deletes_bytes(&earlier));
+                let all = earlier.merged(&deletes);
+                next.replaced.push(Replaced::new(&earlier, row_deletes_bytes(&earlier)));
+                all
+            }
+            _ => deletes,
+        };
+        next.bytes += row_deletes_bytes(&all);
+        next.deletes.push(OwnEntry::DeleteRows(Arc::new(all)));
+        self.set_writes(table, next)
+    }
+
+    /// The transaction's writes to a table without some rows. `is_hit` returns, for a batch, whether
+    /// the row of a key of the batch and a time is left out.
+    fn writes_without<F: Fn(u32, i64) -> bool>(
+        &self,
+        table: TableId,
+        is_hit: impl Fn(&Batch) -> F,
+    ) -> Result<NextWrites> {
+        let mut next = NextWrites { bytes: self.own_bytes, ..NextWrites::default() };
+        let Some(own) = self.own.as_ref().and_then(|own| own.get(&table)) else { return Ok(next) };
         for entry in own.entries.iter() {
-            match entry {
-                OwnEntry::Rows(batch) => {
-                    let Some(kept) = without_rows(view, batch, series, times)? else {
-                        changed.push(entry.clone());
-                        continue;
-                    };
-                    bytes = bytes.saturating_sub(batch.memory_bytes() as u64);
-                    if !kept.is_empty() {
-                        bytes += kept.memory_bytes() as u64;
-                        changed.push(OwnEntry::Rows(Arc::new(kept)));
-                    }
-                }
-                OwnEntry::Delete(_) => changed.push(entry.clone()),
+            let OwnEntry::Rows(batch) = entry else {
+                next.deletes.push(entry.clone());
+                continue;
+            };
+            let Some(kept) = without_rows(batch, is_hit(batch))? else {
+                next.rows.push(entry.clone());
+                continue;
+            };
+            let bytes = batch.memory_bytes() as u64;
+            next.bytes = next.bytes.saturating_sub(bytes);
+            next.replaced.push(Replaced::new(batch, bytes));
+            if !kept.is_empty() {
+                next.bytes += kept.memory_bytes() as u64;
+                next.rows.push(OwnEntry::Rows(Arc::new(kept)));
             }
         }
-        // Own rows are removed above; only committed rows remain to be hidden. So the delete is
-        // placed before all rows: it must not hide rows that this transaction writes later, and the
-        // log has deletes first.
-        let series = series.map(|numbers| view.keys_of(numbers).map(Arc::new)).transpose()?;
-        let at = changed.iter().take_while(|entry| matches!(entry, OwnEntry::Delete(_))).count();
-        // Counted as memory until the next flush, like rows.
-        self.memory.count(bytes + (DELETE_BYTES + series.as_ref().map_or(0, |keys| keys.memory_bytes())) as u64);
-        changed.insert(at, OwnEntry::Delete(Arc::new(OwnDelete { series, times })));
-        debug_assert!(
-            changed.is_sorted_by_key(|entry| matches!(entry, OwnEntry::Rows(_))),
-            "BUG: a delete after rows of its transaction"
-        );
-        own.entries = changed.into_iter().collect();
+        Ok(next)
+    }
+
+    fn set_writes(&mut self, table: TableId, next: NextWrites) -> Result<()> {
+        self.replaced.extend(next.replaced);
+        self.set_own_bytes(next.bytes)?;
+        let own = Arc::make_mut(self.own.get_or_insert_default()).entry(table).or_default();
+        own.entries = next.deletes.into_iter().chain(next.rows).collect();
+        let bytes = self.own_bytes + self.replaced_bytes();
+        self.memory.shrink_to(bytes);
         Ok(())
     }
 
     /// Starts the commit; nothing happens until it is polled.
     #[must_use]
-    pub fn commit(self, durability: Durability) -> Committing {
+    pub fn commit(mut self, durability: Durability) -> Committing {
         let read_lsn = self.base.as_ref().map_or(self.seen, |db| db.lsn);
+        self.memory.shrink_to(self.own_bytes);
         let changes = Changes {
             ddl: self.ddl,
             own: own(self.own),
@@ -866,28 +972,53 @@ impl Isolation {
     }
 }
 
-/// Memory of a delete without its keys, in bytes.
+/// Memory of a delete of a range without its keys, in bytes.
 const DELETE_BYTES: usize = 100;
+/// Memory of the delete of a single row, in bytes: in the list of the transaction, and in the views
+/// that show it or in the commit.
+pub(crate) const ROW_DELETE_BYTES: usize = 80;
 
-/// Returns `batch` without its rows of `series` with times in `times`; `None` if it has no such
-/// rows.
-fn without_rows(view: &TableView, batch: &Batch, series: Option<&[u32]>, times: TimeRange) -> Result<Option<Batch>> {
-    let hit: Vec<bool> = batch
-        .keys
-        .iter()
-        .map(|key| match (series, view.lookup(key)) {
-            (None, _) => true,
-            (Some(series), Some(number)) => series.binary_search(&number).is_ok(),
-            (Some(_), None) => false,
-        })
-        .collect();
+fn row_deletes_bytes(deletes: &OwnRowDeletes) -> u64 {
+    (deletes.rows.len() * ROW_DELETE_BYTES + deletes.keys.memory_bytes()) as u64
+}
+
+/// A write that a transaction has replaced.
+#[derive(Clone)]
+struct Replaced {
+    write: Weak<dyn Any + Send + Sync>,
+    bytes: u64,
+}
+
+impl Replaced {
+    fn new<T: Any + Send + Sync>(write: &Arc<T>, bytes: u64) -> Replaced {
+        let write: Weak<T> = Arc::downgrade(write);
+        Replaced { write, bytes }
+    }
+
+    fn is_held(&self) -> bool {
+        self.write.strong_count() > 0
+    }
+}
+
+/// The next writes of a transaction to a table. Deletes come before all rows: own rows that they
+/// hide are removed, so that only committed rows remain to be hidden; they must not hide rows that
+/// the transaction writes later, and the log has deletes first.
+#[derive(Default)]
+struct NextWrites {
+    deletes: Vec<OwnEntry>,
+    rows: Vec<OwnEntry>,
+    /// Writes that these replace.
+    replaced: Vec<Replaced>,
+    /// Bytes of all writes of the transaction with these.
+    bytes: u64,
+}
+
+/// Returns `batch` without the rows for which `is_hit` is true, by the position of their key in the
+/// batch and their time; `None` if it has no such rows.
+fn without_rows(batch: &Batch, is_hit: impl Fn(u32, i64) -> bool) -> Result<Option<Batch>> {
     let rows = &batch.rows;
-    let keep: Vec<u32> = (0..rows.len() as u32)
-        .filter(|row| {
-            let row = *row as usize;
-            !(hit[rows.series[row] as usize] && times.contains(rows.times[row]))
-        })
-        .collect();
+    let is_kept = |row: &u32| !is_hit(rows.series[*row as usize], rows.times[*row as usize]);
+    let keep: Vec<u32> = (0..rows.len() as u32).filter(is_kept).collect();
     if keep.len() == rows.len() { Ok(None) } else { take(batch, &keep).map(Some) }
 }
 

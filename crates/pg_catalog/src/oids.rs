@@ -123,12 +123,14 @@ pub(crate) fn of_type(ty: model::DataType) -> (Oid, i32) {
 }
 
 /// Whether the table's key is shown as a PRIMARY KEY. Nullable key columns rule that out: a missing tag is NULL.
-pub(crate) fn is_primary(table: &Table) -> bool {
+#[must_use]
+pub fn is_primary(table: &Table) -> bool {
     table.keyed && table.key_columns().all(|column| !column.nullable)
 }
 
 /// Name of the index and constraint over key and time, in PostgreSQL's naming scheme.
-pub(crate) fn key_name(table: &Table) -> String {
+#[must_use]
+pub fn key_name(table: &Table) -> String {
     let columns: Vec<&str> = key_and_time(table).into_iter().map(|(_, column)| column.name.as_str()).collect();
     let name = match is_primary(table) {
         true => format!("{}_pkey", table.name.table),
@@ -139,7 +141,8 @@ pub(crate) fn key_name(table: &Table) -> String {
 }
 
 /// Key columns, then the time, each with its position from 1.
-pub(crate) fn key_and_time(table: &Table) -> Vec<(i64, &model::Column)> {
+#[must_use]
+pub fn key_and_time(table: &Table) -> Vec<(i64, &model::Column)> {
     let numbered = || (1_i64..).zip(table.columns.iter());
     let keys = numbered().filter(|(_, column)| column.role == model::ColumnRole::Key);
     keys.chain(numbered().filter(|(_, column)| column.role == model::ColumnRole::Time)).collect()

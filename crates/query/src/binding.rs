@@ -101,7 +101,7 @@ pub(crate) fn bind_change(
     change: &Statement,
     declared: &[u32],
 ) -> Result<BoundChange> {
-    let database = Tables::new(context);
+    let database = Tables { keeps_nanoseconds: statement.purpose == Purpose::Columns, ..Tables::new(context) };
     let bound = binder::bind_statement(&database, &statement.sql, change, &declared_types(declared));
     let BoundStatement::Change(change) = bound.map_err(|error| placed(error, statement))? else {
         return Err(Error::bug("a change that is a query"));
@@ -166,16 +166,11 @@ pub(crate) fn placed(error: Error, statement: &Parsed) -> Error {
 }
 
 impl Bound {
-    /// OIDs of the parameters.
-    pub(crate) fn parameters(&self) -> &[u32] {
-        &self.parameters
-    }
-
-    /// The query that gives the rows of an INSERT.
+    /// The query that gives the rows of a change.
     pub(crate) fn of_load(query: Query, change: BoundChange) -> Bound {
         let parameters = query.parameters.iter().map(|ty| ty.0).collect();
         let BoundChange { sources, session, .. } = change;
-        // Each execution binds the whole INSERT again.
+        // Each execution binds the whole change again.
         Bound { query, parameters, reads_system: true, sources, session }
     }
 

@@ -28,6 +28,7 @@ impl Prepared {
         let types: Vec<Arrow> = match &self.0.plan {
             Plan::Query(plan) => plan.fields.iter().map(plain).collect(),
             Plan::Rows(plan) => plan.types().iter().map(|ty| arrow_of(carried(ty.ty), &zone)).collect(),
+            Plan::Modify(plan) => plan.fields.iter().map(plain).collect(),
             Plan::Execute(inner) => return inner.arrow_schema(session),
             _ => columns.iter().map(|column| type_of(column, &zone)).collect(),
         };
@@ -52,7 +53,7 @@ impl Prepared {
             Plan::Query(_) => true,
             Plan::Rows(plan) => plan.verb == Verb::Select && !plan.changes_in_with(),
             Plan::Execute(inner) => inner.only_reads(),
-            Plan::Insert(_) | Plan::Declare(_) | Plan::Feed(_) | Plan::Advisory(_) => false,
+            Plan::Insert(_) | Plan::Declare(_) | Plan::Feed(_) | Plan::Modify(_) | Plan::Advisory(_) => false,
             Plan::Other => self.columns().is_some() && !matches!(self.0.statement.0.command, Command::Cursor(_)),
         }
     }

@@ -35,6 +35,8 @@ const LONG: &[(&str, &str)] = &[
     ("compiled select", "SELECT count(*) FROM t a, t b WHERE a.v * b.v = -1 - $N"),
     ("planned select", "SELECT count(*), row_number() OVER () FROM t a, t b WHERE a.v * b.v = -1 - $N"),
     ("planned aggregate", "SELECT max(repeat(g::text, 3)) FROM generate_series($N, 100000000000) g"),
+    ("columns update", "UPDATE m SET v = v + (SELECT count(*) FROM u x WHERE x.v < m.v) * 0 WHERE v % 6 = $N"),
+    ("columns delete", "DELETE FROM m WHERE v % 6 = $N AND (SELECT count(*) FROM u x WHERE x.v < m.v) < 0"),
     ("series select", "SELECT count(*) FROM m a, m b, m c WHERE a.v * b.v * c.v = -1 - $N"),
 ];
 
@@ -200,6 +202,74 @@ fn sessions_are_cancelled_and_terminated_by_others() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     });
+}
+
+/// Changes of a `columns` table end soon after a cancellation at any moment: while the rows are found, sorted, checked and written.
+/// Nothing of them is left.
+#[test]
+fn changes_of_many_rows_of_a_columns_table_can_be_cancelled_at_any_moment() {
+    const ROWS: i64 = 500_000;
+    runtime().block_on(async {
+        let (_folder, data) = folder();
+        let server = Server::start(&data);
+        let client = connect(&server.url()).await;
+        let setup = format!(
+            "CREATE TABLE m (time timestamptz NOT NULL, k text, v bigint) WITH (store = 'columns', key = 'k');
+             CREATE TABLE e (time timestamptz NOT NULL, k text, v bigint) WITH (store = 'columns');
+             INSERT INTO m SELECT timestamptz '2026-01-01' + g * interval '1 s', 'k' || g % 100, g FROM generate_series(1, {ROWS}) g;
+             INSERT INTO e SELECT * FROM m;"
+        );
+        client.batch_execute(&setup).await.unwrap();
+        let sums = "SELECT (SELECT sum(v) FROM m WHERE k LIKE 'k%'), (SELECT sum(v) FROM e WHERE k LIKE 'k%')";
+        let before: Vec<Option<String>> = sums_of(&client, sums).await;
+        let mut unfinished = 0;
+        for statement in [
+            "UPDATE m SET k = 'moved' || v % 7",
+            "UPDATE m SET v = v + 1",
+            "DELETE FROM m WHERE v % 3 = 1 RETURNING *",
+            "UPDATE e SET v = v + 1 WHERE v % 2 = 0",
+        ] {
+            let mut delay = 20;
+            loop {
+                client.batch_execute("BEGIN").await.unwrap();
+                let cancel = client.cancel_token();
+                let canceller = tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(delay)).await;
+                    let at = Instant::now();
+                    cancel.cancel_query(NoTls).await.unwrap();
+                    at
+                });
+                let result = client.batch_execute(statement).await;
+                let answered = Instant::now();
+                let cancelled = canceller.await.unwrap();
+                // A cancellation that came too late is over by then.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                if let Err(error) = &result {
+                    assert_eq!(error.code().map(|code| code.code()), Some("57014"), "{statement}: {error:?}");
+                    let elapsed = answered.saturating_duration_since(cancelled);
+                    assert!(elapsed < ANSWER_MAX, "{statement} was cancelled after {elapsed:?}");
+                    unfinished += 1;
+                }
+                client.batch_execute("ROLLBACK").await.unwrap();
+                if result.is_ok() {
+                    break;
+                }
+                delay = delay * 3 / 2;
+            }
+        }
+        assert!(unfinished > 4, "{unfinished} statements were cancelled");
+        assert_eq!(sums_of(&client, sums).await, before);
+    });
+}
+
+async fn sums_of(client: &Client, query: &str) -> Vec<Option<String>> {
+    let rows = client.simple_query(query).await.unwrap();
+    let row = rows.iter().find_map(|message| match message {
+        tokio_postgres::SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    let row = row.unwrap();
+    (0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect()
 }
 
 #[test]

@@ -11,7 +11,7 @@ use parser::ast::{
 };
 
 use super::table_store::{columns, primary_key, primary_keys};
-use super::{materialized_view, privilege, view};
+use super::{alter_table, materialized_view, privilege, view};
 use crate::errors::locate;
 use crate::result::Outcome;
 use crate::session::Session;
@@ -27,7 +27,9 @@ pub(crate) async fn execute(session: &mut Session, parsed: &Parsed, statement: &
         Statement::CreateTable(create) => create_table(session, create),
         Statement::CreateSchema(create) => create_schema(session, create),
         Statement::CreateView(create) => view::create(session, parsed, create),
-        Statement::AlterTable(alter) if alter.kind == ObjectKind::Table => alter_table(session, alter),
+        Statement::AlterTable(alter) if alter.kind == ObjectKind::Table => alter_columns_table(session, alter),
+        Statement::Rename(rename) if rename.kind == ObjectKind::Table => alter_table::rename(session, rename),
+        Statement::AlterSchema(alter) if alter.kind == ObjectKind::Table => alter_table::set_schema(session, alter),
         Statement::CreateIndex(create) => create_index(session, create),
         Statement::Drop(drop) => drop_objects(session, drop).await,
         Statement::Truncate(truncate) => truncate_tables(session, truncate),
@@ -490,7 +492,7 @@ fn create_schema(session: &mut Session, create: &CreateSchema) -> Result<Outcome
     Ok(Outcome::command("CREATE SCHEMA"))
 }
 
-fn alter_table(session: &mut Session, alter: &AlterTable) -> Result<Outcome> {
+fn alter_columns_table(session: &mut Session, alter: &AlterTable) -> Result<Outcome> {
     let context = session.context();
     let table = match find_table(&context, &alter.name) {
         Ok(table) => table,
@@ -500,6 +502,7 @@ fn alter_table(session: &mut Session, alter: &AlterTable) -> Result<Outcome> {
         }
         Err(error) => return Err(error),
     };
+    let table = alter_table::without_columns(session, table, &alter.actions)?;
     let (mut columns, mut options) = (Vec::new(), None);
     for action in &alter.actions {
         let (column, if_not_exists) = match action {
@@ -512,9 +515,11 @@ fn alter_table(session: &mut Session, alter: &AlterTable) -> Result<Outcome> {
                 continue;
             }
             AlterTableAction::AddColumn { column, if_not_exists } => (column, if_not_exists),
+            AlterTableAction::DropColumn { .. } | AlterTableAction::DropNotNull(_) => continue,
             _ => {
-                return Err(Error::unsupported("this ALTER TABLE is not supported on columns tables")
-                    .with_hint("ADD COLUMN, SET (retention, history) and RESET (retention) are"));
+                return Err(Error::unsupported("this ALTER TABLE is not supported on columns tables").with_hint(
+                    "ADD COLUMN, DROP COLUMN, RENAME, SET SCHEMA, DROP NOT NULL, SET (retention, history) and RESET (retention) are",
+                ));
             }
         };
         let spec = column_spec(column, ColumnRole::Field)?;

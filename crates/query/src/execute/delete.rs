@@ -4,15 +4,10 @@ use std::sync::Arc;
 
 use engine::{ScanRequest, SeriesFilter};
 use model::{Error, Result};
-use parser::ast::Delete;
 use relational::scan::BATCH_ROWS;
-use relational::types::Value;
 
-use crate::plan::PreparedStatement;
-use crate::plan::delete::{Target, target};
-use crate::result::Outcome;
+use crate::plan::delete::Target;
 use crate::session::Session;
-use crate::statement::Parsed;
 
 impl Target {
     /// Number of visible rows that the DELETE removes.
@@ -39,21 +34,8 @@ impl Target {
     }
 }
 
-/// Runs a DELETE.
-pub(crate) async fn execute(
-    session: &mut Session,
-    parsed: &Parsed,
-    delete: &Delete,
-    values: &[Value],
-    prepared: &PreparedStatement,
-) -> Result<Outcome> {
-    let target = target(session, parsed, delete, values, &prepared.parameters)?;
-    let rows = hide(session, target).await?;
-    Ok(Outcome::command(format!("DELETE {rows}")))
-}
-
 /// Deletes the rows and returns their number. Counting scans the table, so it runs on a blocking thread.
-async fn hide(session: &mut Session, target: Target) -> Result<u64> {
+pub(crate) async fn hide(session: &mut Session, target: Target) -> Result<u64> {
     session.writer()?;
     if target.is_empty() {
         return Ok(0);

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use engine::SeriesFilter;
 use futures::StreamExt;
 use model::{Error, Result};
-use parser::ast::Statement as Change;
 use relational::series::Streamed;
 use relational::types::Value;
 
@@ -14,7 +12,7 @@ use crate::errors::locate;
 use crate::execute::explain_format::document;
 use crate::execute::query::{Long, located};
 use crate::plan::query::QueryPlan;
-use crate::plan::{self, Plan, Prepared, explain_columns};
+use crate::plan::{Plan, Prepared, explain_columns};
 use crate::result::{Outcome, text_rows};
 use crate::session::Session;
 use crate::statement::{Command, Explain, ExplainFormat};
@@ -63,24 +61,14 @@ pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: 
             lines
         }
         Plan::Execute(_) | Plan::Declare(_) | Plan::Advisory(_) => vec!["Utility statement".to_owned()],
-        Plan::Other => match &statement.0.command {
-            Command::Change(Change::Delete(delete)) => {
-                let target = plan::delete::target(session, &inner.0.statement.0, delete, values, &inner.0.parameters)?;
-                let series = match &target.series {
-                    SeriesFilter::Only(list) => list.len().to_string(),
-                    _ => "all".to_owned(),
-                };
-                let mut lines = vec![format!(
-                    "Delete: table={}, series={series}, time=[{}, {}]",
-                    target.table.name, target.times.start, target.times.last
-                )];
-                if analyze {
-                    lines.push(run(session, &inner, values).await?);
-                }
-                lines
+        Plan::Modify(plan) => {
+            let mut lines = super::modify::describe(session, &inner, plan, values).await?;
+            if analyze {
+                lines.push(run(session, &inner, values).await?);
             }
-            _ => vec!["Utility statement".to_owned()],
-        },
+            lines
+        }
+        Plan::Other => vec!["Utility statement".to_owned()],
     };
     let lines = match format {
         ExplainFormat::Text => lines,

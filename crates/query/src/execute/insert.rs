@@ -161,7 +161,7 @@ pub(crate) fn batch_of(table: &Table, op: &Op, arrays: &[Option<ArrayRef>], rows
 }
 
 /// PostgreSQL's assignment casts: between numeric types, from any type to text, and from text literals to any type.
-fn assign(column: &model::Column, array: &ArrayRef, zone: &str) -> Result<ArrayRef> {
+pub(crate) fn assign(column: &model::Column, array: &ArrayRef, zone: &str) -> Result<ArrayRef> {
     let (from, to) = (array.data_type(), arrow_type(column.ty));
     let fits = *from == to
         || *from == Arrow::Null
@@ -216,7 +216,7 @@ fn bytes_of_texts(texts: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(values.iter().map(Option::as_deref).collect::<BinaryArray>()))
 }
 
-fn keys_of(table: &Table, arrays: &[Option<ArrayRef>], rows: usize) -> Result<(KeyList, Vec<u32>)> {
+pub(crate) fn keys_of(table: &Table, arrays: &[Option<ArrayRef>], rows: usize) -> Result<(KeyList, Vec<u32>)> {
     let columns: Vec<(DataType, &Option<ArrayRef>)> = table
         .columns
         .iter()

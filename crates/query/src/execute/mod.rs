@@ -1,6 +1,7 @@
 //! Execution: from a prepared statement to its outcome.
 
 mod advisory;
+mod alter_table;
 mod comment;
 pub(crate) mod copy;
 mod create_as;
@@ -14,6 +15,7 @@ pub(crate) mod insert;
 mod like;
 mod maintenance;
 mod materialized_view;
+mod modify;
 mod prepared_statements;
 mod privilege;
 mod query;
@@ -295,6 +297,7 @@ impl Session {
             Plan::Query(_) => return query::execute(self, prepared, values).await,
             Plan::Advisory(calls) => return Box::pin(advisory::execute(calls, self, values)).await,
             Plan::Insert(plan) => return insert::execute(self, prepared, plan, values).await,
+            Plan::Modify(plan) => return Box::pin(modify::execute(self, prepared, plan, values)).await,
             Plan::Rows(_) | Plan::Feed(_) | Plan::Execute(_) => {
                 return Err(Error::bug("a compiled statement among the others"));
             }
@@ -312,9 +315,6 @@ impl Session {
                 (None, Some(call)) => Box::pin(call.execute(self, &statement.0)).await,
                 (None, None) => Err(Error::bug("a query without a plan")),
             },
-            Command::Change(Change::Delete(delete)) => {
-                delete::execute(self, &statement.0, delete, values, &prepared.0).await
-            }
             Command::Change(_) => Err(Error::bug("a change without a plan")),
             Command::Summarize(_) => Err(Error::bug("a SUMMARIZE that was not expanded")),
             Command::Explain(_) => explain::execute(self, prepared, values).await,

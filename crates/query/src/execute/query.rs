@@ -181,7 +181,7 @@ pub(crate) fn run_series(session: &mut Session, prepared: &Prepared, values: &[V
 
 /// Sets its flag when it is dropped, to cancel the computation of a result that nobody awaits.
 #[derive(Default)]
-struct Over(Arc<AtomicBool>);
+pub(super) struct Over(pub(super) Arc<AtomicBool>);
 
 impl Drop for Over {
     fn drop(&mut self) {

@@ -96,7 +96,8 @@ pub(crate) fn plan(
     declared: &[u32],
 ) -> Result<InsertPlan> {
     if !insert.returning.is_empty() {
-        return Err(Error::unsupported("INSERT … RETURNING is not supported on columns tables"));
+        let text = "INSERT … ON CONFLICT … RETURNING is not supported on columns tables";
+        return Err(Error::unsupported(text).with_hint("conflicts are resolved at commit, after the rows are returned"));
     }
     let context = session.context();
     let table = find_table(&context, &insert.table.name).map_err(|error| locate(error, &statement.0))?;

@@ -5,10 +5,12 @@ pub(crate) mod delete;
 pub(crate) mod feed;
 pub(crate) mod hypertable;
 pub(crate) mod insert;
+pub(crate) mod modify;
 pub(crate) mod query;
 pub(crate) mod rows;
 pub(crate) mod sleep;
 mod summary;
+mod volatile;
 
 use std::sync::Arc;
 
@@ -20,6 +22,7 @@ use relational::types::OutputColumn;
 use self::advisory::Calls;
 use self::feed::FeedPlan;
 use self::insert::InsertPlan;
+use self::modify::ModifyPlan;
 use self::query::QueryPlan;
 use self::rows::{ChangePlan, RowsPlan};
 use self::sleep::Sleep;
@@ -30,7 +33,6 @@ use crate::settings::Settings;
 use crate::statement::cursor::CursorStatement;
 use crate::statement::maintenance::Maintenance;
 use crate::statement::{Command, ExplainFormat, Statement};
-use crate::tables::find_table;
 
 /// A parsed and typed statement. [`Session::execute`] plans it again if the catalog has changed.
 #[derive(Clone)]
@@ -59,6 +61,8 @@ pub(crate) enum Plan {
     /// DECLARE of a cursor for this query.
     Declare(Prepared),
     Feed(Box<FeedPlan>),
+    /// UPDATE, DELETE or INSERT … RETURNING of a `columns` table.
+    Modify(Box<ModifyPlan>),
     Advisory(Box<Calls>),
     /// Planned when it is executed.
     Other,
@@ -205,23 +209,17 @@ impl Session {
             None => {}
         }
         match change {
-            Change::Insert(insert) => {
+            Change::Insert(insert) if insert.returning.is_empty() || insert.on_conflict.is_some() => {
                 let plan = insert::plan(self, statement, insert, types)?;
                 Ok((plan.parameters.clone(), None, Plan::Insert(Box::new(plan))))
             }
-            Change::Delete(delete) => {
-                let parameters = delete::parameters(self, statement, delete, types)?;
-                Ok((parameters, None, Plan::Other))
+            Change::Insert(_) | Change::Update(_) | Change::Delete(_) => {
+                let plan = modify::plan(self, statement, change, types).map_err(|error| locate(error, &statement.0))?;
+                Ok((plan.parameters.clone(), plan.columns.clone(), Plan::Modify(Box::new(plan))))
             }
-            Change::Update(update) => {
-                let found = find_table(&self.context(), &update.table.name);
-                found.map_err(|error| locate(error, &statement.0))?;
-                Err(Error::unsupported("UPDATE is not supported on columns tables").with_hint(
-                    "INSERT the row again: it replaces the one with the same key and time; ON CONFLICT (…) DO UPDATE \
-                     SET c = excluded.c changes single columns",
-                ))
-            }
-            _ => Err(Error::unsupported("MERGE is not supported")),
+            _ => Err(Error::unsupported("MERGE is not supported on columns tables").with_hint(
+                "INSERT … ON CONFLICT (…) DO UPDATE replaces rows, and UPDATE and DELETE take FROM and USING",
+            )),
         }
     }
 

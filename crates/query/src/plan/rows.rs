@@ -260,6 +260,8 @@ pub(crate) fn plan_change(
     let context = session.context();
     match (Named { snapshot: &context.reads.snapshot, settings: &context.settings }).changed(target) {
         Changed::Rows(_) | Changed::View => {}
+        // A columns table is changed through its views too.
+        Changed::ViewOfColumns if matches!(verb, Verb::Update | Verb::Delete) => return Ok(None),
         Changed::ViewOfColumns => {
             let text = format!("cannot change view \"{}\": it is one of a columns table", target.name);
             return Err(Error::unsupported(text).with_hint("Change the table that the view reads."));

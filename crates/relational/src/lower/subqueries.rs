@@ -33,7 +33,8 @@ impl Lowering<'_> {
         mut exprs: Vec<Expr>,
     ) -> Result<(LogicalPlan, Vec<Expr>)> {
         while let Some((subquery, ty)) = exprs.iter().find_map(innermost) {
-            let (larger, column) = self.apply(plan, &subquery, ty)?;
+            let guard = guard_of(&exprs, &subquery);
+            let (larger, column) = self.apply_if(plan, &subquery, ty, guard)?;
             plan = larger;
             exprs.iter_mut().for_each(|expr| replace(expr, &subquery, column));
         }
@@ -42,6 +43,17 @@ impl Lowering<'_> {
 
     /// A plan with one more column, the value of a subquery for each row; and the number of that column.
     pub(crate) fn apply(&self, input: LogicalPlan, subquery: &Subquery, ty: TypeId) -> Result<(LogicalPlan, u32)> {
+        self.apply_if(input, subquery, ty, None)
+    }
+
+    /// Like [`Lowering::apply`]; the subquery does not run for rows in which the column `guard` is not true.
+    fn apply_if(
+        &self,
+        input: LogicalPlan,
+        subquery: &Subquery,
+        ty: TypeId,
+        guard: Option<u32>,
+    ) -> Result<(LogicalPlan, u32)> {
         let subplan = self.subplan(subquery)?;
         let types: Vec<TypeId> = subplan.columns.iter().map(|column| self.type_of(*column)).collect::<Result<_>>()?;
         let lower = || {
@@ -119,7 +131,8 @@ impl Lowering<'_> {
         let column = self.add(ty);
         let arrow = arrow_type(ty, &self.zone);
         let field = Arc::new(arrow_schema::Field::new(Self::name(column), arrow.clone(), true));
-        let apply = self.apply_operator(row, &used, kind, ty, types)?;
+        exprs.extend(self.outer_columns(guard.as_slice(), input.schema())?);
+        let apply = Apply { is_guarded: guard.is_some(), ..self.apply_operator(row, &used, kind, ty, types)? };
         let plan = Node::plan(Operator::Apply(apply), exprs, vec![input, query], true, vec![(None, field)]);
         self.computed(column, arrow);
         Ok((plan.or_error()?, column))
@@ -135,7 +148,7 @@ impl Lowering<'_> {
     ) -> Result<Apply> {
         let outer = used.iter().map(|column| self.type_of(*column)).collect::<Result<_>>()?;
         let (session, zone) = (Arc::clone(&self.session), Arc::clone(&self.zone));
-        Ok(Apply { row, outer, kind, ty, columns, session, zone })
+        Ok(Apply { row, outer, kind, is_guarded: false, ty, columns, session, zone })
     }
 
     fn outer_columns(&self, used: &[u32], schema: &DFSchema) -> Result<Vec<DfExpr>> {
@@ -464,6 +477,28 @@ fn innermost(expr: &Expr) -> Option<(Subquery, TypeId)> {
         }
     });
     found
+}
+
+/// A column without which the values of a subquery are not used: all its uses are results of `CASE WHEN column THEN`.
+fn guard_of(exprs: &[Expr], subquery: &Subquery) -> Option<u32> {
+    let uses = |expr: &Expr| {
+        let mut count = 0;
+        expr.visit(&mut |part| {
+            count += usize::from(matches!(&part.kind, ExprKind::Subquery(one) if **one == *subquery))
+        });
+        count
+    };
+    let mut guard = None;
+    for expr in exprs.iter().filter(|expr| uses(expr) > 0) {
+        let inner = if let ExprKind::ViaText(inner) = &expr.kind { &**inner } else { expr };
+        let ExprKind::Case { operand: None, branches, .. } = &inner.kind else { return None };
+        let (Expr { kind: ExprKind::Column(column), .. }, value) = branches.first()? else { return None };
+        if uses(value) < uses(inner) || guard.is_some_and(|other| other != *column) {
+            return None;
+        }
+        guard = Some(*column);
+    }
+    guard
 }
 
 /// Replaces a subquery by the column that has its value.

@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array as _, ArrayRef, RecordBatch, UInt32Array};
 use async_trait::async_trait;
 use bumpalo::Bump;
 use catalog::TypeId;
@@ -38,6 +39,9 @@ pub(crate) struct Apply {
     /// Types of the outer row's columns: the first ones of the operator's expressions.
     pub(crate) outer: Vec<TypeId>,
     pub(crate) kind: Kind,
+    /// Whether the last of the operator's expressions is a condition: without it the result is NULL, and the subquery does
+    /// not run.
+    pub(crate) is_guarded: bool,
     /// Type of the result.
     pub(crate) ty: TypeId,
     /// Types of the subquery's columns.
@@ -153,7 +157,12 @@ impl Running {
         let values = self.source.values(&batch)?;
         let mut builder = Builder::new(apply.ty, &apply.zone, batch.num_rows());
         let mut arena = Bump::new();
+        let guard = if apply.is_guarded { values.last().and_then(|guard| guard.as_boolean_opt()) } else { None };
         for row in 0..batch.num_rows() {
+            if guard.is_some_and(|guard| guard.is_null(row) || !guard.value(row)) {
+                builder.push(&Datum::Null).map_err(external)?;
+                continue;
+            }
             let answer = self.answer(apply, &values, row).await?;
             match &*answer {
                 Answer::Value(value) => builder.push(&value.datum()).map_err(external)?,
