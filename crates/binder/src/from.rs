@@ -9,6 +9,7 @@ use rustc_hash::FxHashSet;
 use scalar::{Expr, ExprKind, Place, Value};
 
 use crate::binder::{ApplicationFunction, Binder, at_place, error, unsupported};
+use crate::json_rows::Populated;
 use crate::query::Bound;
 use crate::scope::{Clause, Lateral, Scope, Source, SourceColumn, SourceKind};
 use crate::tree::{JoinKind, Rel, Table, TableFunction};
@@ -437,7 +438,7 @@ impl Binder<'_> {
         let name = Self::output_name(function);
         let populated = self.populated(function)?;
         let sets_before = scope.sets.borrow().len();
-        let bound = self.expr(scope, populated.as_ref().map_or(function, |(call, ..)| call))?;
+        let bound = self.expr(scope, populated.as_ref().map_or(function, |populated| &populated.call))?;
         let bound = self.known(bound)?;
         let set = scope.sets.borrow_mut().split_off(sets_before);
         scope.set_places.borrow_mut().truncate(sets_before);
@@ -458,7 +459,7 @@ impl Binder<'_> {
         let row = self.catalog.function_row(call.function);
         let record: Vec<(&str, TypeId)> = row.map(|row| self.out_columns(row, &call)).unwrap_or_default();
         let is_open = record.is_empty() && call.result == TypeId::RECORD;
-        if let Some((_, columns, names)) = populated {
+        if let Some(Populated { columns, names, .. }) = populated {
             let function = TableFunction { call, arguments, is_set, is_record: true, columns };
             return Ok((self.json_rows(&name, function, &names, at)?, names));
         }

@@ -24,10 +24,17 @@ const FUNCTIONS: [(&str, &str); 8] = [
 /// `text[]`, `oid[]`, `integer[]`
 const ARRAYS: [TypeId; 3] = [TypeId(1_009), TypeId(1_028), TypeId(1_007)];
 
+/// A call without the row that tells its columns.
+pub(crate) struct Populated {
+    pub(crate) call: ast::Expr,
+    /// Numbers of the columns.
+    pub(crate) columns: Vec<u32>,
+    pub(crate) names: Vec<Ident>,
+}
+
 impl Binder<'_> {
-    /// Arguments of `json_populate_record` or its like with `NULL::table` as its first one: the call without it, and the names and
-    /// numbers of the table's columns. `None` for any other expression.
-    pub(crate) fn populated(&mut self, function: &ast::Expr) -> Result<Option<(ast::Expr, Vec<u32>, Vec<Ident>)>> {
+    /// A call of `json_populate_record` or its like with `NULL::table` as its first argument; `None` for any other expression.
+    pub(crate) fn populated(&mut self, function: &ast::Expr) -> Result<Option<Populated>> {
         let ast::ExprKind::Function(call) = &function.kind else { return Ok(None) };
         let name = call.name.name.as_str();
         let is_system = call.name.schema().is_none_or(|schema| schema == "pg_catalog");
@@ -50,7 +57,8 @@ impl Binder<'_> {
         let mut call = call.clone();
         call.name.name = Ident::new(to);
         call.args = vec![value.clone()];
-        Ok(Some((ast::Expr::new(ast::ExprKind::Function(call), function.at), numbers, names)))
+        let call = ast::Expr::new(ast::ExprKind::Function(call), function.at);
+        Ok(Some(Populated { call, columns: numbers, names }))
     }
 
     /// The call that makes the rows of a function of JSON, if it is one. `columns`: numbers of the result's columns; `shown`: the

@@ -15,7 +15,7 @@ use crate::statement::{Parsed, Statement, standing_for};
 /// Columns of the result.
 const COLUMNS: &str =
     "column_name, column_type, min, max, approx_unique, avg, std, q25, q50, q75, count, null_percentage";
-/// Columns that are summarized at most: each has eight aggregates.
+/// Columns that are summarized at most: each has several aggregates.
 const COLUMNS_MAX: usize = 200;
 
 /// The query that a SUMMARIZE stands for. `types`: OIDs of parameters that the client declared.
@@ -41,7 +41,7 @@ pub(super) fn expanded(session: &mut Session, statement: &Parsed, of: &Query, ty
         let _ = write!(aggregates, ", {}", Aggregates::of(column.ty).list(at));
         let _ = write!(
             rows,
-            "{separator}({at}, {name}, {ty}, min{at}, max{at}, unique{at}, avg{at}, std{at}, q25_{at}, q50_{at}, q75_{at}, n, \
+            "{separator}({at}, {name}, {ty}, min{at}, max{at}, unique{at}, avg{at}, std{at}, q{at}[1], q{at}[2], q{at}[3], n, \
              CASE n WHEN 0 THEN NULL ELSE round(100.0 * (n - count{at}) / n, 2) END)"
         );
     }
@@ -81,20 +81,15 @@ impl Aggregates {
     fn list(self, at: usize) -> String {
         let column = format!("c{at}");
         let or_null = |is_there: bool, expr: String, ty: &str| if is_there { expr } else { format!("NULL::{ty}") };
-        let quantile = |fraction: &str| {
-            or_null(self.is_number, format!("approx_percentile({fraction}, {column}::float8)"), "float8")
-        };
         format!(
-            "{} AS min{at}, {} AS max{at}, {} AS unique{at}, {} AS avg{at}, {} AS std{at}, {} AS q25_{at}, {} AS q50_{at}, \
-             {} AS q75_{at}, count({column}) AS count{at}",
+            "{} AS min{at}, {} AS max{at}, {} AS unique{at}, {} AS avg{at}, {} AS std{at}, {} AS q{at}, \
+             count({column}) AS count{at}",
             or_null(self.is_ordered, format!("min({column})::text"), "text"),
             or_null(self.is_ordered, format!("max({column})::text"), "text"),
             or_null(self.is_hashed, format!("approx_count_distinct({column})"), "bigint"),
             or_null(self.is_number, format!("avg({column}::float8)"), "float8"),
             or_null(self.is_number, format!("stddev({column}::float8)"), "float8"),
-            quantile("0.25"),
-            quantile("0.5"),
-            quantile("0.75"),
+            or_null(self.is_number, format!("approx_percentile(ARRAY[0.25, 0.5, 0.75], {column}::float8)"), "float8[]"),
         )
     }
 }
