@@ -3,7 +3,7 @@
 //! A query computes the rows in the statement's snapshot, then they are written by the path of INSERT:
 //! - UPDATE of fields writes the columns of SET of each row, which replace those of the stored row.
 //! - UPDATE of the key or the time, and DELETE, hide each row by a delete of its key and time.
-//! - In a table without a key, rows have no identity but their time: the rows of an instant are deleted together, and those
+//! - In a table without a key, rows have no identity but their time: the rows of a time are deleted together, and those
 //!   that the statement does not delete are written again.
 //!
 //! A DELETE by conditions on the key and one range of the time is a single delete, without a query.
@@ -172,7 +172,7 @@ async fn sorted(rows: FxHashSet<(u32, i64)>) -> Vec<(u32, i64)> {
 }
 
 /// The last row of a table without a key.
-struct Instant {
+struct LastRow {
     time: i64,
     /// Whether rows of this time are changed, so that all of them are replaced.
     is_replaced: bool,
@@ -186,7 +186,7 @@ struct Running {
     /// Rows changed so far, before the change. Of an UPDATE that moves no row, only if a row can occur several times.
     old: RowSet,
     /// In a table without a key: the time of the last row.
-    instant: Option<Instant>,
+    last: Option<LastRow>,
     /// Rows to write when all deletes are known, as the query gave them.
     kept: Vec<RecordBatch>,
     /// Rows of RETURNING.
@@ -206,7 +206,7 @@ impl Running {
         let held = session.database.engine().memory().reservation(Work::Statements);
         let zone = session.settings.time_zone();
         let (kept, returned) = (Vec::new(), Vec::new());
-        Ok(Running { of, zone, old: RowSet::default(), instant: None, kept, returned, row_bytes: 0, held, count: 0 })
+        Ok(Running { of, zone, old: RowSet::default(), last: None, kept, returned, row_bytes: 0, held, count: 0 })
     }
 
     /// Whether SET can change the key or the time of a row.
@@ -220,7 +220,7 @@ impl Running {
             return Ok(());
         }
         match self.of.layout.is_changed {
-            Some(_) => self.take_instants(&batch)?,
+            Some(_) => self.take_times(&batch)?,
             None if self.of.verb == Verb::Insert => self.insert(session, &batch)?,
             None => self.take_rows(session, batch)?,
         }
@@ -261,9 +261,9 @@ impl Running {
         Ok(())
     }
 
-    /// Rows of a table without a key, ordered by time; of an instant, the changed rows come first. Rows of an instant without
+    /// Rows of a table without a key, ordered by time; of a time, the changed rows come first. Rows of a time without
     /// changed rows are left as they are.
-    fn take_instants(&mut self, batch: &RecordBatch) -> Result<()> {
+    fn take_times(&mut self, batch: &RecordBatch) -> Result<()> {
         let (keys, series, times) = self.identity(batch)?;
         let layout = &self.of.layout;
         let is_changed = layout.is_changed.map(|at| batch.column(at).as_boolean().clone());
@@ -274,10 +274,8 @@ impl Running {
         for (row, time) in times.iter().enumerate() {
             let is_changed = is_changed.is_valid(row) && is_changed.value(row);
             let number = numbers.as_ref().map(|numbers| numbers.value(row));
-            let (is_replaced, repeats) = match &self.instant {
-                Some(instant) if instant.time == *time => {
-                    (instant.is_replaced, number.is_some() && number == instant.row_number)
-                }
+            let (is_replaced, repeats) = match &self.last {
+                Some(last) if last.time == *time => (last.is_replaced, number.is_some() && number == last.row_number),
                 _ => {
                     if is_changed {
                         changed_times.push(*time);
@@ -285,7 +283,7 @@ impl Running {
                     (is_changed, false)
                 }
             };
-            self.instant = Some(Instant { time: *time, is_replaced, row_number: number });
+            self.last = Some(LastRow { time: *time, is_replaced, row_number: number });
             changed[row] = is_changed && !repeats;
             others[row] = is_replaced && !is_changed && !repeats;
         }
