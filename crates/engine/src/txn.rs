@@ -863,7 +863,7 @@ impl Txn {
     /// read ([`OwnRowDeletes::read_lsn`]).
     ///
     /// # Cost
-    /// [`ROW_DELETE_BYTES`] for each row until the commit. The log, the memtable and the manifest
+    /// 80 bytes for each row until the commit. The log, the memtable and the manifest
     /// keep a delete for each row until compaction has applied it.
     pub fn delete_rows(&mut self, table: TableId, deletes: OwnRowDeletes) -> Result<()> {
         let rows = &deletes.rows;
