@@ -387,7 +387,7 @@ pub fn reference(oid: u32) -> String {
     format!("{REFERENCE}{oid}")
 }
 
-/// The OID of a type by its [`reference`]; `None` for other names and unknown types.
+/// The OID of a type by its [`reference()`]; `None` for other names and unknown types.
 #[must_use]
 pub fn referred(name: &str) -> Option<u32> {
     let oid = name.strip_prefix(REFERENCE)?.parse().ok()?;
