@@ -74,7 +74,7 @@ fn refuse_other(session: &mut Session, name: &Name, is_domain: bool) -> Result<(
 /// An object that depends on a type.
 #[derive(Clone, PartialEq)]
 enum Dependent {
-    /// A table that is partitioned by an expression of the type.
+    /// A table that is partitioned by a column or expression of the type.
     Table(TableName),
     Column(TableName, String),
     Default(TableName, String),
@@ -137,7 +137,7 @@ fn dependents(session: &mut Session, spec: &TypeSpec) -> Vec<(Dependent, bool)> 
         let mut parts = table.lineage.key.iter().flat_map(|key| &key.parts);
         let is_key = parts.any(|part| match &part.source {
             PartitionKeySource::Expression(sql) => part.ty.oid() & !1 == spec.oid || is_named(sql),
-            PartitionKeySource::Column(_) => false,
+            PartitionKeySource::Column(at) => table.columns[*at].user_type() == Some(spec.oid),
         });
         if is_key {
             found.push((Dependent::Table(name.clone()), false));
