@@ -156,11 +156,7 @@ impl Merger {
         let (old, new) = (&self.inputs[number as usize], &self.inputs[newer as usize]);
         // For a run that has not been read, the heap has only a lower bound of the key.
         let (Some(old_rows), Some(new_rows)) = (&old.run, &new.run) else { return false };
-        let same = same_keys((old_rows, old.at), (new_rows, new.at));
-        let replaced = match new_rows.ops.all_replace() {
-            true => same,
-            false => (0..same).take_while(|row| *new_rows.ops.get(new.at + row) == Op::Replace).count(),
-        };
+        let replaced = replaced_rows((old_rows, old.at), (new_rows, new.at));
         self.inputs[number as usize].advance(replaced);
         stats.versions_dropped += replaced as u64;
         replaced > 0
@@ -317,21 +313,25 @@ impl Input {
     }
 }
 
-/// Length of the common prefix of keys of two runs, from a position in each.
-fn same_keys((a, a_from): (&SortedRun, usize), (b, b_from): (&SortedRun, usize)) -> usize {
-    let rows = (a.len() - a_from).min(b.len() - b_from);
-    let is_same = |at: usize, len: usize| {
-        let (at_a, at_b) = (a_from + at..a_from + at + len, b_from + at..b_from + at + len);
-        a.times[at_a.clone()] == b.times[at_b.clone()] && a.series[at_a] == b.series[at_b]
+/// Number of rows of an older run, from a position, that a newer run has at the same keys and replaces. It reads at most
+/// [`COMPARE_ROWS`] rows beyond these: a caller asks again at each row of a run that only changes some columns.
+fn replaced_rows((old, old_from): (&SortedRun, usize), (new, new_from): (&SortedRun, usize)) -> usize {
+    let rows = (old.len() - old_from).min(new.len() - new_from);
+    let all_replace = new.ops.all_replace();
+    let are_replaced = |at: usize, len: usize| {
+        let (of_old, of_new) = (old_from + at..old_from + at + len, new_from + at..new_from + at + len);
+        (all_replace || of_new.clone().all(|row| *new.ops.get(row) == Op::Replace))
+            && old.times[of_old.clone()] == new.times[of_new.clone()]
+            && old.series[of_old] == new.series[of_new]
     };
-    let mut same = 0;
-    while same + COMPARE_ROWS <= rows && is_same(same, COMPARE_ROWS) {
-        same += COMPARE_ROWS;
+    let mut replaced = 0;
+    while replaced + COMPARE_ROWS <= rows && are_replaced(replaced, COMPARE_ROWS) {
+        replaced += COMPARE_ROWS;
     }
-    while same < rows && is_same(same, 1) {
-        same += 1;
+    while replaced < rows && are_replaced(replaced, 1) {
+        replaced += 1;
     }
-    same
+    replaced
 }
 
 /// Number of rows of `run`, from position `from`, with keys below `bound`, or at it too if
@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn same_keys_are_counted_wherever_they_end() {
+    fn replaced_rows_are_counted_wherever_they_end() {
         for len in [1, 31, 32, 33, 64, 100] {
             let rows: Vec<Row> = (0..len).map(|at| ((at / 50) as u32, at, Op::Replace, 0.0)).collect();
             let run = |rows: &[Row]| {
@@ -581,10 +581,12 @@ mod tests {
             };
             let whole = run(&rows);
             for differs in 0..=rows.len() {
-                for change in [|row: &mut Row| row.0 += 1, |row: &mut Row| row.1 += 1] {
+                for change in
+                    [|row: &mut Row| row.0 += 1, |row: &mut Row| row.1 += 1, |row: &mut Row| row.2 = Op::Merge]
+                {
                     let mut other = rows.clone();
                     other.get_mut(differs).into_iter().for_each(change);
-                    assert_eq!(same_keys((&whole, 0), (&run(&other), 0)), differs, "of {len}");
+                    assert_eq!(replaced_rows((&whole, 0), (&run(&other), 0)), differs, "of {len}");
                 }
             }
         }
