@@ -45,9 +45,9 @@ pub fn expression(sql: &str, table: &RowSchema) -> String {
     shown().unwrap_or_else(|| sql.to_owned())
 }
 
-/// A CHECK condition of a domain over a base type, fully parenthesised.
+/// A CHECK condition of a domain over a base type; `is_pretty`: with few parentheses.
 #[must_use]
-pub fn domain_condition(sql: &str, base: Type) -> String {
+pub fn domain_condition(sql: &str, base: Type, is_pretty: bool) -> String {
     let schema = RowSchema {
         id: TableId(0),
         name: TableName::public(""),
@@ -60,6 +60,7 @@ pub fn domain_condition(sql: &str, base: Type) -> String {
         foreign_keys: Vec::new(),
     };
     let text = condition(sql, &schema);
+    let text = if is_pretty { pretty(&text) } else { text };
     let mut shown = String::with_capacity(text.len());
     let (mut lexer, mut done) = (Lexer::new(&text), 0);
     while let Ok(token) = lexer.next() {

@@ -192,7 +192,7 @@ const SPECS: &[Spec] = &[
     spec(ALWAYS_NULL, (1, 3), |_| Ok(Cell::Null)),
     // Visibility and privileges: the only role has all of them.
     spec("pg_table_is_visible", (1, 1), |call| result(is_visible(call))),
-    spec(VISIBLE, (1, 1), |call| result(oids::table_of(call.oid(0).unwrap_or(0)).is_none() || type_is_visible(call))),
+    spec(VISIBLE, (1, 1), |call| result(type_is_visible(call))),
     spec(PRIVILEGES, (2, 4), |_| result(true)),
     spec("row_security_active pg_relation_is_publishable", (1, 1), |_| result(false)),
     // Sizes.
@@ -352,8 +352,12 @@ fn is_visible(call: &Call<'_>) -> bool {
     call.found(0).is_some_and(|class| names::is_visible(call.facts, class))
 }
 
+/// Whether the schema of a user type, or of a table's row type, is in the search path. All other objects are visible.
 fn type_is_visible(call: &Call<'_>) -> bool {
-    let table = call.oid(0).and_then(oids::table_of).map(|(id, _)| oids::of_table(id, Part::Table));
-    let found = table.and_then(|oid| Class::by_oid(&call.facts.catalog, oid));
+    if let Some(spec) = call.oid(0).and_then(|oid| user_types::by_oid(call.facts, oid)) {
+        return call.facts.search_path.contains(&spec.name.schema);
+    }
+    let Some((id, _)) = call.oid(0).and_then(oids::table_of) else { return true };
+    let found = Class::by_oid(&call.facts.catalog, oids::of_table(id, Part::Table));
     found.is_some_and(|class| call.facts.search_path.iter().any(|schema| schema == class.schema()))
 }

@@ -56,6 +56,7 @@ fn domain_row(spec: &TypeSpec, domain: &Domain, array: Oid) -> Row {
         typnotnull: domain.not_null,
         typbasetype: under,
         typdefault: default(domain),
+        typdefaultbin: default(domain),
     });
     row
 }
@@ -111,7 +112,7 @@ pub(crate) fn constraints(facts: &StatementFacts) -> Vec<Row> {
             confmatchtype: " ",
             conislocal: true,
             connoinherit: false,
-            conbin: compiled::deparse::domain_condition(&check.condition, domain.base),
+            conbin: compiled::deparse::domain_condition(&check.condition, domain.base, false),
             tableoid: 2606,
         }
     };
@@ -121,8 +122,7 @@ pub(crate) fn constraints(facts: &StatementFacts) -> Vec<Row> {
 /// Result of `pg_get_constraintdef` for a constraint of a domain.
 pub(crate) fn constraint_definition(facts: &StatementFacts, oid: Oid, short: bool) -> Option<String> {
     let (_, domain, check) = checks(&facts.catalog).find(|(spec, _, check)| check_oid(spec, check) == oid)?;
-    let condition = compiled::deparse::domain_condition(&check.condition, domain.base);
-    let condition = if short { compiled::deparse::pretty(&condition) } else { condition };
+    let condition = compiled::deparse::domain_condition(&check.condition, domain.base, short);
     let not_valid = if check.is_valid { "" } else { " NOT VALID" };
     Some(format!("CHECK ({condition}){not_valid}"))
 }
@@ -194,7 +194,7 @@ pub(crate) fn standard_checks(facts: &StatementFacts) -> Vec<Row> {
             constraint_catalog: facts.database.as_str(),
             constraint_schema: spec.name.schema.as_str(),
             constraint_name: check.name.as_str(),
-            check_clause: format!("({})", compiled::deparse::domain_condition(&check.condition, domain.base)),
+            check_clause: format!("({})", compiled::deparse::domain_condition(&check.condition, domain.base, false)),
         }
     };
     checks(&facts.catalog).filter(|(spec, ..)| is_shown(facts, &spec.name)).map(row).collect()

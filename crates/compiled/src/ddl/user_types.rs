@@ -1,4 +1,4 @@
-//! CREATE TYPE … AS ENUM, CREATE DOMAIN, ALTER TYPE and ALTER DOMAIN. DROP is a statement of several, above this crate.
+//! Plans CREATE TYPE … AS ENUM, CREATE DOMAIN, ALTER TYPE and ALTER DOMAIN. Crate `query` runs DROP, which may need several statements.
 
 use std::sync::Arc;
 
