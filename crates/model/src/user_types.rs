@@ -503,10 +503,12 @@ mod tests {
 
     #[test]
     fn oids_of_types_that_were_rolled_back_are_used_again() {
-        let created = |_| {
-            let one = Arc::new(spec(&["a"]));
-            register(&one, false);
-            one.oid
+        let created = |random: usize| {
+            let kind = enumeration(["a"].into_iter());
+            let oid = new_oid(&kind, random as u64 * 1_009).unwrap();
+            let one = TypeSpec { id: 1, name: TableName::public("mood"), version: 1, oid, kind };
+            register(&Arc::new(one), false);
+            oid
         };
         let oids: BTreeSet<u32> = (0..10 * SWEEP_MIN).map(created).collect();
         assert!(oids.len() <= 2 * SWEEP_MIN, "{}", oids.len());
