@@ -108,7 +108,7 @@ impl Binder<'_> {
         self.select_of(scope, rel, select, query, decide_types)
     }
 
-    /// What a query makes of the rows of its FROM, whose names are in the scope.
+    /// Binds a SELECT over the rows of its FROM, whose names are in the scope.
     pub(crate) fn select_of(
         &mut self,
         scope: &Scope<'_>,

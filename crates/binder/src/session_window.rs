@@ -69,7 +69,7 @@ impl Binder<'_> {
     }
 }
 
-/// What the window functions of sessions have in common.
+/// The window functions of sessions have this in common.
 struct Sessions {
     /// The other keys of GROUP BY.
     others: Vec<Expr>,

@@ -172,7 +172,7 @@ pub struct OwnRowDeletes {
     pub keys: KeyList,
     /// Position in `keys` and time of each row: sorted, none twice.
     pub rows: Vec<(u32, i64)>,
-    /// Only of tables without a key: the rows at these times were read at this commit, and the
+    /// The rows at these times of a table without a key were read at this commit, and the
     /// transaction writes those that remain again. A later commit must not have changed them.
     pub read_lsn: Option<Lsn>,
 }

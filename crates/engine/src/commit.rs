@@ -131,7 +131,7 @@ struct TableWrites {
     deletes: Vec<Arc<OwnDelete>>,
     /// At most one list: [`crate::Txn::delete_rows`] keeps one.
     row_deletes: Option<Arc<OwnRowDeletes>>,
-    /// Of a table without a key: the times at which all rows are replaced, sorted, and the commit at
+    /// The times at which all rows of a table without a key are replaced, sorted, and the commit at
     /// which they were read.
     replaced_times: Option<(Lsn, Vec<i64>)>,
     batches: Vec<Arc<Batch>>,
@@ -763,8 +763,7 @@ impl Committing {
         all
     }
 
-    /// From the first to the last time that the transaction writes or deletes, of each table without
-    /// a key.
+    /// The range of the times that the transaction writes or deletes, of each table without a key.
     fn times_without_key(&self, db: &DbVersion) -> Vec<(TableId, TimeRange)> {
         let is_meant = |writes: &&TableWrites| db.tables.get(&writes.table).is_some_and(|state| !state.table.keyed);
         let times = |writes: &TableWrites| {
@@ -862,7 +861,7 @@ fn at_commit_point<T>(inner: &Inner, step: impl FnOnce() -> Result<T>) -> Result
 struct Logged {
     lsn: Lsn,
     txn: u64,
-    /// Without their commit.
+    /// Their commit is set when they are applied.
     deletes: Vec<(TableId, Deletes)>,
     resolved: Vec<Resolved>,
     new_series: NewSeriesByTable,

@@ -612,17 +612,7 @@ impl relational::Environment for Tables<'_> {
     }
 
     fn is_text(&self, ty: TypeId) -> bool {
-        let is_styled = matches!(
-            ty,
-            TypeId::DATE
-                | TypeId::TIMESTAMP
-                | TypeId::TIMESTAMPTZ
-                | TypeId::INTERVAL
-                | TypeId::FLOAT4
-                | TypeId::FLOAT8
-                | TypeId::BYTEA
-        );
-        self.is_shown && (is_named_oid(ty) || is_styled && !self.context.settings.has_plain_styles())
+        self.is_shown && (is_named_oid(ty) || has_styles(ty) && !self.context.settings.has_plain_styles())
     }
 
     fn has_plain_texts(&self) -> bool {
@@ -650,4 +640,18 @@ impl ComputedTable for System {
         }
         Ok(rows.row_count())
     }
+}
+
+/// Whether the texts of a type depend on settings.
+pub(crate) fn has_styles(ty: TypeId) -> bool {
+    matches!(
+        ty,
+        TypeId::DATE
+            | TypeId::TIMESTAMP
+            | TypeId::TIMESTAMPTZ
+            | TypeId::INTERVAL
+            | TypeId::FLOAT4
+            | TypeId::FLOAT8
+            | TypeId::BYTEA
+    )
 }

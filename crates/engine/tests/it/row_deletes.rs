@@ -154,7 +154,7 @@ fn many_deleted_rows_are_one_entry_and_few_bytes_of_the_log() {
     let before = engine.stats().log_bytes;
     let mut txn = begin(&engine);
     let table = id(&mut txn, "t");
-    // Of each row but those of the last 10 times, in two statements.
+    // Two statements delete all rows but those of the last 10 times.
     let rows = |keys: std::ops::Range<u32>| keys.flat_map(|key| (0..ROWS / 3 - 10).map(move |at| (key, at * 1_000)));
     txn.delete_rows(table, deletes(&["b", "nobody", "a"], rows(0..3).collect())).expect("delete");
     txn.delete_rows(table, deletes(&["c", "a"], rows(0..1).chain([(1, 5)]).collect())).expect("delete");
@@ -168,13 +168,13 @@ fn many_deleted_rows_are_one_entry_and_few_bytes_of_the_log() {
     assert_eq!(view.state().entries.len(), 1);
     assert_eq!(now(&engine, "t").len(), 30);
     drop((view, engine));
-    // From the log.
+    // The log has them.
     let engine = open_with(dir.path(), options.clone()).expect("open");
     assert_eq!(now(&engine, "t").len(), 30);
     engine.flush().expect("flush");
     assert_eq!(now(&engine, "t").len(), 30);
     drop(engine);
-    // From the manifest.
+    // The manifest has them.
     let engine = open_with(dir.path(), options).expect("open");
     assert_eq!(now(&engine, "t").len(), 30);
 }

@@ -108,7 +108,7 @@ impl Parser<'_> {
         Ok(QueryBody::Select(Box::new(Select { targets: vec![star], from, ..Select::default() })))
     }
 
-    /// What SUMMARIZE is of: a query, or the name of a relation.
+    /// Parses the query, or the name of the relation, behind SUMMARIZE.
     pub(super) fn summarized(&mut self) -> Result<BoxedQuery> {
         if self.kind() == T::LeftParen || self.at_query_word() {
             return self.select_statement();

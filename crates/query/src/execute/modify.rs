@@ -185,7 +185,7 @@ struct Running {
     zone: Arc<str>,
     /// Rows changed so far, before the change. Of an UPDATE that moves no row, only if a row can occur several times.
     old: RowSet,
-    /// In a table without a key: the time of the last row.
+    /// The last row, in a table without a key.
     last: Option<LastRow>,
     /// Rows to write when all deletes are known, as the query gave them.
     kept: Vec<RecordBatch>,

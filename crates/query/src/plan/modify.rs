@@ -72,8 +72,8 @@ pub(crate) struct Layout {
     pub(crate) assigned: Vec<usize>,
     /// Key columns of the row before the change, then its time.
     pub(crate) identity: Range<usize>,
-    /// Only of tables without a key, whose query gives all rows of an instant, ordered by time, the changed ones first: whether
-    /// the row is changed.
+    /// Whether the row is changed. Only tables without a key have it: their query gives all rows of a time, ordered by time, the
+    /// changed ones first.
     pub(crate) is_changed: Option<usize>,
     /// Number of the table's row, if the table has no key and rows can occur several times.
     pub(crate) row_number: Option<usize>,
@@ -358,7 +358,7 @@ impl<'a> Builder<'a> {
         for (number, value) in returning {
             let null = Expr::null(value.ty, Place(0));
             let value = self.if_changed(is_changed, value, null);
-            let value = match self.styled && has_styles(value.ty) {
+            let value = match self.styled && binding::has_styles(value.ty) {
                 true => Expr::new(ExprKind::ViaText(Box::new(value)), TypeId::TEXT, Place(0)),
                 false => value,
             };
@@ -520,18 +520,4 @@ fn is_of_instant(condition: &Expr, time: u32) -> bool {
         _ => {}
     });
     is_it
-}
-
-/// Types whose texts depend on settings.
-fn has_styles(ty: TypeId) -> bool {
-    matches!(
-        ty,
-        TypeId::DATE
-            | TypeId::TIMESTAMP
-            | TypeId::TIMESTAMPTZ
-            | TypeId::INTERVAL
-            | TypeId::FLOAT4
-            | TypeId::FLOAT8
-            | TypeId::BYTEA
-    )
 }

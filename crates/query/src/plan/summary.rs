@@ -55,7 +55,7 @@ pub(super) fn expanded(session: &mut Session, statement: &Parsed, of: &Query, ty
     standing_for(sql, statement.parameters, statement.held.clone())
 }
 
-/// What is computed of a column, by its type.
+/// The aggregates that a column's type has.
 #[derive(Clone, Copy)]
 struct Aggregates {
     is_ordered: bool,

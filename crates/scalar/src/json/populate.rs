@@ -54,7 +54,7 @@ impl<'a> Columns<'a> {
     fn row(&self, object: &'a str, ctx: &Context<'a>) -> Result<Datum<'a>> {
         let mut found: Vec<Option<&'a str>> = vec![None; self.names.len()];
         for (key, value) in members(object) {
-            // Of several members of a name the last one counts.
+            // The last of several members of a name counts.
             let places = self.names.iter().zip(&mut found).filter(|(name, _)| is_text(key, name));
             places.for_each(|(_, place)| *place = Some(value));
         }
