@@ -577,6 +577,13 @@ mod tests {
                 let mut run = source(rows).next(&mut ScanStats::default()).unwrap().unwrap();
                 run.series = rows.iter().map(|row| row.0).collect();
                 run.times = rows.iter().map(|row| row.1).collect();
+                run.ops = match rows.iter().all(|row| row.2 == Op::Replace) {
+                    true => Ops::All(Op::Replace),
+                    false => Ops::Each {
+                        list: vec![Op::Replace, Op::Merge],
+                        of: rows.iter().map(|row| u8::from(row.2 != Op::Replace)).collect(),
+                    },
+                };
                 run
             };
             let whole = run(&rows);
