@@ -63,6 +63,7 @@ fn fill(engine: &Engine) -> Result<TableId> {
         secondary: Vec::new(),
         checks: Vec::new(),
         foreign_keys: Vec::new(),
+        triggers: Vec::new(),
     };
     let table = txn.create_row_table(schema)?;
     for id in 0..ROWS {

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::{
-    Column, ColumnId, ColumnRole, DataType, Error, PartitionKeySource, Result, RowColumn, RowIndex, RowSchema,
-    RowSchemaRef, SequenceRef, SqlState, TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, Type,
-    TypeSpec, TypeSpecRef, ViewRef, ViewSpec, limits, user_types,
+    Column, ColumnId, ColumnRole, DataType, Error, PartitionKeySource, Result, RoutineRef, RoutineSpec, RowColumn,
+    RowIndex, RowSchema, RowSchemaRef, SequenceRef, SqlState, TEMPORARY_SCHEMA, Table, TableId, TableName,
+    TableOptions, TableRef, Type, TypeSpec, TypeSpecRef, ViewRef, ViewSpec, limits, user_types,
 };
 
 use crate::catalog_object::{CatalogObject, CommentKey, ObjectKey, encode_type, encode_view};
@@ -29,6 +29,9 @@ pub struct Catalog {
     type_names: BTreeMap<TableName, u32>,
     /// Numbers of user types by OID.
     type_oids: BTreeMap<u32, u32>,
+    pub(crate) routines: BTreeMap<u32, RoutineRef>,
+    /// Numbers of the routines of a name, ascending.
+    pub(crate) routine_names: BTreeMap<TableName, Vec<u32>>,
     /// Names of all relations except `columns` tables.
     relations: BTreeMap<TableName, Relation>,
 }
@@ -82,6 +85,8 @@ impl Default for Catalog {
             types: BTreeMap::new(),
             type_names: BTreeMap::new(),
             type_oids: BTreeMap::new(),
+            routines: BTreeMap::new(),
+            routine_names: BTreeMap::new(),
             relations: BTreeMap::new(),
         }
     }
@@ -292,7 +297,9 @@ impl Catalog {
         let views = self.views.values().cloned().map(CatalogObject::View);
         let types = self.types.values().cloned().map(CatalogObject::Type);
         let comments = self.comments.iter().map(|(key, text)| CatalogObject::Comment(*key, Arc::clone(text)));
-        schemas.chain(types).chain(tables).chain(row_tables).chain(sequences).chain(views).chain(comments)
+        let routines = self.routines.values().cloned().map(CatalogObject::Routine);
+        let relations = schemas.chain(types).chain(tables).chain(row_tables).chain(sequences).chain(views);
+        relations.chain(routines).chain(comments)
     }
 
     /// The object with this key, if it exists.
@@ -305,6 +312,7 @@ impl Catalog {
             ObjectKey::View(id) => self.views.get(id).cloned().map(CatalogObject::View),
             ObjectKey::Comment(key) => self.comment(key).map(|text| CatalogObject::Comment(*key, Arc::clone(text))),
             ObjectKey::Type(id) => self.types.get(id).cloned().map(CatalogObject::Type),
+            ObjectKey::Routine(id) => self.routines.get(id).cloned().map(CatalogObject::Routine),
         }
     }
 
@@ -325,6 +333,7 @@ impl Catalog {
             || self.sequences.contains_key(&number)
             || self.views.contains_key(&number)
             || self.types.contains_key(&number)
+            || self.routines.contains_key(&number)
     }
 
     /// Returns a catalog with an object added, or replaced by its next version.
@@ -344,6 +353,7 @@ impl Catalog {
                 Ok(next)
             }
             CatalogObject::Type(spec) => self.with_type(spec),
+            CatalogObject::Routine(routine) => self.with_routine(routine),
         }
     }
 
@@ -363,6 +373,7 @@ impl Catalog {
                 Ok(next)
             }
             ObjectKey::Type(id) => self.without_type(*id),
+            ObjectKey::Routine(id) => Ok(self.without_routine(*id)),
         }
     }
 
@@ -412,6 +423,11 @@ impl Catalog {
             let error = Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text);
             return Err(error.with_kind(model::ErrorKind::Invalid));
         }
+        if let Some(routine) = self.routines.values().find(|routine| routine.name.schema == name) {
+            let text = format!("schema \"{name}\" still holds function {}", routine.name);
+            let error = Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text);
+            return Err(error.with_kind(model::ErrorKind::Invalid));
+        }
         Ok(next)
     }
 
@@ -449,7 +465,8 @@ impl Catalog {
     /// Returns a catalog with a type of a user removed.
     ///
     /// # Errors
-    /// 2BP01 if a column has the type, a domain constrains it, or a stored expression names it.
+    /// 2BP01 if a column has the type, a domain constrains it, a function has it as a parameter or result, or a
+    /// stored expression names it.
     pub(crate) fn without_type(&self, id: u32) -> Result<Catalog> {
         let mut next = self.clone();
         let Some(spec) = next.types.remove(&id) else { return Ok(next) };
@@ -472,7 +489,12 @@ impl Catalog {
             let view = self.views.values().find(|view| is_named(&view.query))?;
             Some(format!("view {}", view.name.table))
         };
-        let Some(dependent) = column.or_else(domain).or_else(table).or_else(view) else { return Ok(next) };
+        let routine = || {
+            let routine = self.routines.values().find(|routine| routine.types().any(|oid| oid & !1 == spec.oid))?;
+            Some(format!("function {}", routine.name.table))
+        };
+        let dependent = column.or_else(domain).or_else(table).or_else(view).or_else(routine);
+        let Some(dependent) = dependent else { return Ok(next) };
         let text = format!("cannot drop type {} because other objects depend on it", spec.name.table);
         let error = Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text);
         Err(error
@@ -484,6 +506,14 @@ impl Catalog {
     fn is_row_type(&self, name: &TableName) -> bool {
         let relation = self.relations.get(name);
         self.tables.contains_key(name) || matches!(relation, Some(Relation::RowTable(_) | Relation::View(_)))
+    }
+
+    /// Checks that the user types of a routine exist.
+    ///
+    /// # Errors
+    /// 42704
+    pub(crate) fn check_routine_types(&self, routine: &RoutineSpec) -> Result<()> {
+        self.check_named(routine.types().filter(|oid| user_types::is_user(*oid)).map(|oid| oid & !1))
     }
 
     /// Checks that the user types of a table's columns and expressions exist.
@@ -526,7 +556,7 @@ impl Catalog {
         Err(Error::new(SqlState::DUPLICATE_TABLE, format!("relation {name} already exists")))
     }
 
-    fn check_schema(&self, name: &TableName) -> Result<()> {
+    pub(crate) fn check_schema(&self, name: &TableName) -> Result<()> {
         if self.has_schema(&name.schema) {
             return Ok(());
         }
@@ -870,7 +900,25 @@ pub(crate) fn check_row_schema(table: &RowSchema) -> Result<()> {
     for key in &table.foreign_keys {
         check_positions(table, &key.name, &key.columns)?;
     }
+    check_triggers(table)?;
     check_lineage(table)
+}
+
+/// Checks the triggers of a table.
+fn check_triggers(table: &RowSchema) -> Result<()> {
+    if table.triggers.len() > limits::TRIGGERS_PER_TABLE_MAX {
+        let text =
+            format!("relation {} has more triggers than the {} allowed", table.name, limits::TRIGGERS_PER_TABLE_MAX);
+        return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text));
+    }
+    for (at, trigger) in table.triggers.iter().enumerate() {
+        check_name("trigger", &trigger.name)?;
+        check_positions(table, &trigger.name, &trigger.columns)?;
+        if at > 0 && table.triggers[at - 1].name >= trigger.name {
+            return Err(invalid(table, &format!("has trigger \"{}\" twice or out of order", trigger.name)));
+        }
+    }
+    Ok(())
 }
 
 /// Checks the inheritance and partitioning of a table, as far as it alone shows them.

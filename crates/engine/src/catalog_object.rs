@@ -14,15 +14,16 @@ use std::sync::Arc;
 
 use model::{
     CheckOption, Column, ColumnId, ColumnRole, DataType, Deferral, Domain, DomainCheck, EnumLabel, Identity,
-    Materialized, Referential, Result, RowCheck, RowColumn, RowForeignKey, RowIndex, RowIndexKey, RowSchema,
-    RowSchemaRef, SequenceOwner, SequenceRef, SequenceSpec, TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions,
-    TableRef, Type, TypeSpec, TypeSpecRef, UserType, ViewBase, ViewColumn, ViewRef, ViewReference, ViewReferenceColumn,
-    ViewSpec, user_types,
+    Materialized, Referential, Result, RoutineRef, RowCheck, RowColumn, RowForeignKey, RowIndex, RowIndexKey,
+    RowSchema, RowSchemaRef, RowTrigger, SequenceOwner, SequenceRef, SequenceSpec, TEMPORARY_SCHEMA, Table, TableId,
+    TableName, TableOptions, TableRef, TriggerEvents, TriggerTiming, Type, TypeSpec, TypeSpecRef, UserType, ViewBase,
+    ViewColumn, ViewRef, ViewReference, ViewReferenceColumn, ViewSpec, user_types,
 };
 use rows::RowTable;
 
 use crate::catalog::{check_row_schema, check_shape, check_view};
 use crate::codec::{Put, Take};
+use crate::routine::{decode_routine, encode_routine};
 use crate::sequence::SequenceState;
 
 const KIND_SCHEMA: u8 = 1;
@@ -31,6 +32,7 @@ const KIND_ROW_TABLE: u8 = 3;
 const KIND_SEQUENCE: u8 = 4;
 const KIND_VIEW: u8 = 5;
 const KIND_TYPE: u8 = 6;
+const KIND_ROUTINE: u8 = 7;
 const KIND_COMMENT: u8 = 32;
 
 /// An object of the catalog, with its definition.
@@ -43,6 +45,7 @@ pub(crate) enum CatalogObject {
     View(ViewRef),
     Comment(CommentKey, Arc<str>),
     Type(TypeSpecRef),
+    Routine(RoutineRef),
 }
 
 /// Kind and identity of an object: its number, or the name of a schema. Ordered so that an object
@@ -55,6 +58,7 @@ pub(crate) enum ObjectKey {
     RowTable(TableId),
     Sequence(u32),
     View(u32),
+    Routine(u32),
     Comment(CommentKey),
 }
 
@@ -97,6 +101,7 @@ impl ObjectKey {
             ObjectKey::View(_) => KIND_VIEW,
             ObjectKey::Comment(_) => KIND_COMMENT,
             ObjectKey::Type(_) => KIND_TYPE,
+            ObjectKey::Routine(_) => KIND_ROUTINE,
         }
     }
 
@@ -106,7 +111,7 @@ impl ObjectKey {
         match self {
             ObjectKey::Schema(_) | ObjectKey::Comment(_) => None,
             ObjectKey::Table(id) | ObjectKey::RowTable(id) => Some(id.0),
-            ObjectKey::Sequence(id) | ObjectKey::View(id) | ObjectKey::Type(id) => Some(*id),
+            ObjectKey::Sequence(id) | ObjectKey::View(id) | ObjectKey::Type(id) | ObjectKey::Routine(id) => Some(*id),
         }
     }
 
@@ -115,7 +120,9 @@ impl ObjectKey {
         match self {
             ObjectKey::Schema(name) => out.put_bytes(name.as_bytes()),
             ObjectKey::Table(id) | ObjectKey::RowTable(id) => out.put_bytes(&id.0.to_le_bytes()),
-            ObjectKey::Sequence(id) | ObjectKey::View(id) | ObjectKey::Type(id) => out.put_bytes(&id.to_le_bytes()),
+            ObjectKey::Sequence(id) | ObjectKey::View(id) | ObjectKey::Type(id) | ObjectKey::Routine(id) => {
+                out.put_bytes(&id.to_le_bytes());
+            }
             ObjectKey::Comment(CommentKey { class, object, column }) => {
                 let numbers = [class.to_le_bytes(), object.to_le_bytes(), column.to_le_bytes()];
                 out.put_bytes(numbers.as_flattened());
@@ -139,6 +146,7 @@ impl ObjectKey {
             KIND_VIEW => ObjectKey::View(id.u32()?),
             KIND_COMMENT => ObjectKey::Comment(CommentKey { class: id.u32()?, object: id.u32()?, column: id.u32()? }),
             KIND_TYPE => ObjectKey::Type(id.u32()?),
+            KIND_ROUTINE => ObjectKey::Routine(id.u32()?),
             other => return Err(take.malformed(&format!("has an object of kind {other}"))),
         };
         id.end()?;
@@ -156,6 +164,7 @@ impl std::fmt::Display for ObjectKey {
             ObjectKey::View(id) => write!(f, "view number {id}"),
             ObjectKey::Comment(key) => write!(f, "comment on {key}"),
             ObjectKey::Type(id) => write!(f, "type number {id}"),
+            ObjectKey::Routine(id) => write!(f, "function number {id}"),
         }
     }
 }
@@ -170,6 +179,7 @@ impl std::fmt::Display for CatalogObject {
             CatalogObject::View(view) => write!(f, "view {}", view.name),
             CatalogObject::Comment(key, _) => write!(f, "comment on {key}"),
             CatalogObject::Type(spec) => write!(f, "type {}", spec.name),
+            CatalogObject::Routine(routine) => write!(f, "function {}", routine.name),
         }
     }
 }
@@ -184,6 +194,7 @@ impl CatalogObject {
             CatalogObject::Sequence(sequence) => sequence.name.is_temporary(),
             CatalogObject::View(view) => view.name.is_temporary(),
             CatalogObject::Type(spec) => spec.name.is_temporary(),
+            CatalogObject::Routine(routine) => routine.name.is_temporary(),
             // Those on temporary objects are not stored.
             CatalogObject::Comment(..) => false,
         }
@@ -198,6 +209,7 @@ impl CatalogObject {
             CatalogObject::View(view) => ObjectKey::View(view.id),
             CatalogObject::Comment(key, _) => ObjectKey::Comment(*key),
             CatalogObject::Type(spec) => ObjectKey::Type(spec.id),
+            CatalogObject::Routine(routine) => ObjectKey::Routine(routine.id),
         }
     }
 
@@ -205,7 +217,8 @@ impl CatalogObject {
     pub(crate) fn next_number(&self) -> u32 {
         let parts = match self {
             CatalogObject::RowTable(schema) => {
-                schema.primary.iter().chain(&schema.secondary).map(|index| index.id).max()
+                let indexes = schema.primary.iter().chain(&schema.secondary).map(|index| index.id);
+                indexes.chain(schema.triggers.iter().map(|trigger| trigger.id)).max()
             }
             _ => None,
         };
@@ -225,6 +238,7 @@ impl CatalogObject {
             CatalogObject::View(view) => encode_view(view, &mut definition),
             CatalogObject::Comment(_, text) => definition.extend_from_slice(text.as_bytes()),
             CatalogObject::Type(spec) => encode_type(spec, &mut definition),
+            CatalogObject::Routine(routine) => encode_routine(routine, &mut definition),
         }
         out.put_bytes(&definition);
     }
@@ -245,6 +259,7 @@ impl CatalogObject {
                 CatalogObject::Comment(key, text.into())
             }
             ObjectKey::Type(id) => CatalogObject::Type(decode_type(id, &mut take)?),
+            ObjectKey::Routine(id) => CatalogObject::Routine(Arc::new(decode_routine(id, &mut take)?)),
         };
         take.end()?;
         Ok(object)
@@ -376,6 +391,10 @@ const KEY_OPERATOR_CLASS: u8 = 4;
 const KEY_COLLATION: u8 = 8;
 const FOREIGN_MATCH_FULL: u8 = 1;
 const FOREIGN_NOT_VALID: u8 = 2;
+const TRIGGER_EACH_ROW: u8 = 1;
+const TRIGGER_CONDITION: u8 = 2;
+const TRIGGER_DISABLED: u8 = 4;
+const TRIGGER_CONSTRAINT: u8 = 8;
 
 /// Decodes and validates the bytes of [`encode_row_schema`].
 fn decode_row_table(id: TableId, take: &mut Take<'_>) -> Result<RowSchemaRef> {
@@ -441,7 +460,55 @@ fn encode_row_schema(schema: &RowSchema, out: &mut Vec<u8>) {
         out.put_u8(flag(key.match_full, FOREIGN_MATCH_FULL) | flag(key.not_valid, FOREIGN_NOT_VALID));
         out.put_u8(key.deferral as u8);
     }
+    out.put_u32(schema.triggers.len() as u32);
+    schema.triggers.iter().for_each(|trigger| encode_trigger(trigger, out));
     lineage::encode(&schema.lineage, out);
+}
+
+fn encode_trigger(trigger: &RowTrigger, out: &mut Vec<u8>) {
+    out.put_u32(trigger.id);
+    out.put_bytes(trigger.name.as_bytes());
+    out.put_u8(trigger.timing as u8);
+    out.put_u8(trigger.events.code());
+    out.put_u8(
+        flag(trigger.each_row, TRIGGER_EACH_ROW)
+            | flag(trigger.condition.is_some(), TRIGGER_CONDITION)
+            | flag(trigger.disabled, TRIGGER_DISABLED)
+            | flag(trigger.constraint, TRIGGER_CONSTRAINT),
+    );
+    encode_positions(&trigger.columns, out);
+    trigger.condition.iter().for_each(|condition| out.put_bytes(condition.as_bytes()));
+    out.put_u32(trigger.routine);
+    out.put_u32(trigger.arguments.len() as u32);
+    trigger.arguments.iter().for_each(|argument| out.put_bytes(argument.as_bytes()));
+}
+
+fn decode_trigger(take: &mut Take<'_>) -> Result<RowTrigger> {
+    let (id, name) = (take.u32()?, take.text()?.to_owned());
+    let timing = take.u8()?;
+    let timing =
+        TriggerTiming::from_code(timing).ok_or_else(|| take.malformed(&format!("has trigger timing {timing}")))?;
+    let events = take.u8()?;
+    let events =
+        TriggerEvents::from_code(events).ok_or_else(|| take.malformed(&format!("has trigger events {events}")))?;
+    let flags = take.u8()?;
+    let columns = decode_positions(take)?;
+    let condition = if flags & TRIGGER_CONDITION != 0 { Some(take.text()?.to_owned()) } else { None };
+    let routine = take.u32()?;
+    let arguments = (0..take.count(4)?).map(|_| take.text().map(ToOwned::to_owned)).collect::<Result<Vec<_>>>()?;
+    Ok(RowTrigger {
+        id,
+        name,
+        timing,
+        events,
+        each_row: flags & TRIGGER_EACH_ROW != 0,
+        columns,
+        condition,
+        routine,
+        arguments,
+        disabled: flags & TRIGGER_DISABLED != 0,
+        constraint: flags & TRIGGER_CONSTRAINT != 0,
+    })
 }
 
 fn flag(is_set: bool, flag: u8) -> u8 {
@@ -493,8 +560,9 @@ fn decode_row_schema(id: TableId, take: &mut Take<'_>) -> Result<RowSchema> {
     };
     let checks = (0..take.count(9)?).map(|_| check(take)).collect::<Result<Vec<_>>>()?;
     let foreign_keys = (0..take.count(24)?).map(|_| decode_foreign_key(take)).collect::<Result<Vec<_>>>()?;
+    let triggers = (0..take.count(23)?).map(|_| decode_trigger(take)).collect::<Result<Vec<_>>>()?;
     let lineage = lineage::decode(take)?;
-    Ok(RowSchema { id, name, version, lineage, columns, primary, secondary, checks, foreign_keys })
+    Ok(RowSchema { id, name, version, lineage, columns, primary, secondary, checks, foreign_keys, triggers })
 }
 
 fn decode_row_column(take: &mut Take<'_>) -> Result<RowColumn> {
@@ -761,12 +829,12 @@ fn decode_reference(take: &mut Take<'_>) -> Result<ViewReference> {
     Ok(ViewReference { name, object, columns })
 }
 
-fn encode_name(name: &TableName, out: &mut Vec<u8>) {
+pub(crate) fn encode_name(name: &TableName, out: &mut Vec<u8>) {
     out.put_bytes(name.schema.as_bytes());
     out.put_bytes(name.table.as_bytes());
 }
 
-fn decode_name(take: &mut Take<'_>) -> Result<TableName> {
+pub(crate) fn decode_name(take: &mut Take<'_>) -> Result<TableName> {
     Ok(TableName { schema: take.text()?.to_owned(), table: take.text()?.to_owned() })
 }
 
@@ -829,6 +897,19 @@ pub(crate) mod tests {
                 match_full: true,
                 deferral: Deferral::Deferred,
                 not_valid: false,
+            }],
+            triggers: vec![RowTrigger {
+                id: 12,
+                name: "t".into(),
+                timing: TriggerTiming::After,
+                events: TriggerEvents::from_code(6).unwrap(),
+                each_row: true,
+                columns: vec![0, 1],
+                condition: Some("new.id > 0".into()),
+                routine: 11,
+                arguments: vec!["a".into(), String::new()],
+                disabled: true,
+                constraint: false,
             }],
         };
         Arc::new(schema)
@@ -963,6 +1044,9 @@ pub(crate) mod tests {
             1, 0, 0, 0, 1, 0, 0, 0, b'c', 6, 0, 0, 0, b'i', b'd', b' ', b'>', b' ', b'0', 1,
             1, 0, 0, 0, 1, 0, 0, 0, b'f', 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 0,
             1, 0, 0, 0, 0, 0, 0, 0, 1, 2,
+            1, 0, 0, 0, 12, 0, 0, 0, 1, 0, 0, 0, b't', 1, 6, 7, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0,
+            10, 0, 0, 0, b'n', b'e', b'w', b'.', b'i', b'd', b' ', b'>', b' ', b'0',
+            11, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, b'a', 0, 0, 0, 0,
         ];
         check(&CatalogObject::RowTable(row_table()), 3, 8, &definition);
     }
@@ -977,6 +1061,7 @@ pub(crate) mod tests {
             secondary: Vec::new(),
             checks,
             foreign_keys,
+            triggers: Vec::new(),
             ..RowSchema::clone(&row_table())
         };
         #[rustfmt::skip]
@@ -984,7 +1069,7 @@ pub(crate) mod tests {
             6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b'r', 3, 0, 0, 0,
             1, 0, 0, 0,
             1, 0, 0, 0, b'a', 23, 0, 0, 0, 255, 255, 255, 255, 64, 0, 2, 0, 0, 0x28,
-            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
         ];
         check(&CatalogObject::RowTable(Arc::new(schema)), 3, 8, &definition);
     }

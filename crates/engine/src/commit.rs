@@ -1413,6 +1413,7 @@ mod tests {
             secondary: vec![],
             checks: vec![],
             foreign_keys: vec![],
+            triggers: Vec::new(),
         };
         record::ddl_item(&Ddl::Create(CatalogObject::RowTable(Arc::new(schema)), NewState::Kept))
     }

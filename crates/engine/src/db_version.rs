@@ -220,6 +220,9 @@ fn check_alteration(catalog: &Catalog, next: &CatalogObject, state: NewState) ->
             }
         }
         (CatalogObject::Type(old), CatalogObject::Type(spec)) => check_version(&spec.name, old.version, spec.version)?,
+        (CatalogObject::Routine(old), CatalogObject::Routine(routine)) => {
+            check_version(&routine.name, old.version, routine.version)?;
+        }
         _ => {}
     }
     Ok(())

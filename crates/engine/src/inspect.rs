@@ -215,6 +215,7 @@ fn describe_item(item: &Item<'_>) -> String {
                 CatalogObject::RowTable(schema) => Some(schema.version),
                 CatalogObject::View(view) => Some(view.version),
                 CatalogObject::Type(spec) => Some(spec.version),
+                CatalogObject::Routine(routine) => Some(routine.version),
                 _ => None,
             };
             let version = version.map_or_else(String::new, |version| format!(" to version {version}"));

@@ -47,6 +47,7 @@ mod rate_limiter;
 mod recent_times;
 mod record;
 mod retention;
+mod routine;
 mod rowfile;
 mod sequence;
 mod stats;

@@ -11,8 +11,8 @@ use arrow_array::UInt32Array;
 use columns::{OwnDelete, OwnEntry, OwnRowDeletes, OwnWrites, TableState, TableView};
 use env::Event;
 use model::{
-    Datum, Error, Lsn, Result, RowSchema, SequenceRef, SqlState, Table, TableId, TableName, TableOptions, TableRef,
-    TimeRange, TypeSpecRef, ViewRef, limits, user_types,
+    Datum, Error, Lsn, Result, RoutineRef, RowSchema, SequenceRef, SqlState, Table, TableId, TableName, TableOptions,
+    TableRef, TimeRange, TypeSpecRef, ViewRef, limits, user_types,
 };
 use rows::{Access, Entered, RowTable};
 
@@ -22,6 +22,7 @@ use crate::commit::{Changes, Committing, OwnVersions};
 use crate::db_version::{DbVersion, DbVersions, apply_ddl, dropped, dropped_sequence};
 use crate::memory::{Reservation, Work};
 use crate::record::Ddl;
+use crate::routine::check_routine;
 use crate::sequence::{Counter, NextValue, SequenceAccess, SequenceOps, SequenceState, SessionSequences};
 use crate::{Batch, Catalog, ColumnSpec, Engine, Rows, TableSpec};
 
@@ -711,6 +712,35 @@ impl Txn {
     pub fn drop_type(&mut self, id: u32) -> Result<()> {
         let snapshot = self.snapshot_newest();
         self.change_over(&snapshot, Ddl::Drop(ObjectKey::Type(id)))
+    }
+
+    /// Creates a function or procedure; usable by this transaction immediately. Take its number from [`Txn::next_number`].
+    ///
+    /// # Errors
+    /// 42602, 54000, 54023 for an invalid definition; 42723, 3F000 (checked again at commit).
+    pub fn create_routine(&mut self, routine: RoutineRef) -> Result<()> {
+        check_routine(&routine)?;
+        let snapshot = self.snapshot_newest();
+        self.change_over(&snapshot, Ddl::Create(CatalogObject::Routine(routine), NewState::Kept))
+    }
+
+    /// Replaces a routine by its next version.
+    ///
+    /// # Errors
+    /// As [`Txn::create_routine`]; 42P01; 40001 if the routine changed since.
+    pub fn alter_routine(&mut self, routine: RoutineRef) -> Result<()> {
+        check_routine(&routine)?;
+        let snapshot = self.snapshot_newest();
+        self.change_over(&snapshot, Ddl::Alter(CatalogObject::Routine(routine), NewState::Kept))
+    }
+
+    /// Drops a routine.
+    ///
+    /// # Errors
+    /// 42P01.
+    pub fn drop_routine(&mut self, id: u32) -> Result<()> {
+        let snapshot = self.snapshot_newest();
+        self.change_over(&snapshot, Ddl::Drop(ObjectKey::Routine(id)))
     }
 
     /// Returns the next value of a sequence: never returned twice, even after a rollback or a

@@ -98,6 +98,7 @@ states! {
     IN_FAILED_SQL_TRANSACTION = "25P02", Invalid, "The transaction failed earlier; only ROLLBACK is accepted.";
     IDLE_IN_TRANSACTION_SESSION_TIMEOUT = "25P03", Unavailable, "The transaction was idle for too long.";
     INVALID_SQL_STATEMENT_NAME = "26000", NotFound, "No such prepared statement.";
+    TRIGGERED_DATA_CHANGE_VIOLATION = "27000", Invalid, "A function changed a row that the statement changes itself.";
     INVALID_AUTHORIZATION = "28000", Invalid, "The user may not connect.";
     DEPENDENT_OBJECTS_STILL_EXIST = "2BP01", Invalid, "Other objects depend on the object to be dropped.";
     INVALID_CURSOR_NAME = "34000", NotFound, "No such portal.";

@@ -18,11 +18,13 @@ mod lineage;
 mod nested;
 pub mod numeric;
 mod other_type;
+mod routine;
 mod row_schema;
 mod schema;
 mod sequence;
 pub mod sort_key;
 mod time;
+mod trigger;
 mod types;
 pub mod user_types;
 mod value;
@@ -37,12 +39,14 @@ pub use lineage::{
 pub use nested::{Array, ArrayDimension, Bits, Geometry, Names, Network, Point, Range, RangeBound, Record};
 pub use numeric::{ExactNumeric, Numeric, Precision};
 pub use other_type::{OtherType, Storage};
+pub use routine::{RoutineLanguage, RoutineMode, RoutineParameter, RoutineRef, RoutineSpec, RoutineVolatility};
 pub use row_schema::{
     Deferral, Identity, Referential, RowCheck, RowColumn, RowForeignKey, RowIndex, RowIndexKey, RowSchema, RowSchemaRef,
 };
 pub use schema::{Column, ColumnRole, DataType, TEMPORARY_SCHEMA, Table, TableName, TableOptions, TableRef};
 pub use sequence::{SequenceBound, SequenceOptions, SequenceOwner, SequenceRef, SequenceSpec};
 pub use time::{TimeRange, Timestamp};
+pub use trigger::{RowTrigger, TriggerEvent, TriggerEvents, TriggerTiming};
 pub use types::{CHARACTERS_MAX, Type};
 pub use user_types::{Domain, DomainCheck, EnumLabel, TypeSpec, TypeSpecRef, UserType};
 pub use value::{Datum, Interval, TimeTz};

@@ -13,6 +13,18 @@ pub const TABLES_MAX: usize = 100_000;
 pub const USER_TYPES_MAX: usize = 100_000;
 /// Largest encoded definition of a view or a type, in bytes: it must fit one log record.
 pub const VIEW_BYTES_MAX: usize = 512 << 10;
+/// Maximum number of triggers of a table.
+pub const TRIGGERS_PER_TABLE_MAX: usize = 200;
+/// Maximum number of functions and procedures in one database.
+pub const ROUTINES_MAX: usize = 20_000;
+/// Largest encoded definition of a function or procedure, in bytes: it must fit one log record.
+pub const ROUTINE_BYTES_MAX: usize = 512 << 10;
+/// Maximum number of input parameters of a function or procedure, as in PostgreSQL.
+pub const ROUTINE_PARAMETERS_MAX: usize = 100;
+/// Maximum number of calls of functions within each other.
+pub const ROUTINE_DEPTH_MAX: usize = 400;
+/// Maximum number of statements of a function in PL/pgSQL within each other.
+pub const PLPGSQL_DEPTH_MAX: u32 = 200;
 /// Maximum number of views above each other: a view of tables is one level.
 pub const VIEW_LEVELS_MAX: usize = 32;
 /// Maximum number of views that one statement reads, counting each as often as it is named.

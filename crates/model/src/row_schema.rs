@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Lineage, PartitionKeySource, TableId, TableName, Type, user_types};
+use crate::{Lineage, PartitionKeySource, RowTrigger, TableId, TableName, Type, user_types};
 
 /// `GENERATED … AS IDENTITY`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -194,6 +194,8 @@ pub struct RowSchema {
     pub checks: Vec<RowCheck>,
     /// FOREIGN KEY
     pub foreign_keys: Vec<RowForeignKey>,
+    /// Triggers, in the order of their names.
+    pub triggers: Vec<RowTrigger>,
 }
 
 impl RowColumn {
@@ -260,7 +262,8 @@ impl RowSchema {
         self.columns.iter().enumerate().filter(|(_, column)| !column.dropped)
     }
 
-    /// All stored expressions, as SQL: defaults, generated columns, CHECK constraints and the partition key.
+    /// All stored expressions, as SQL: defaults, generated columns, CHECK constraints, conditions of
+    /// triggers and the partition key.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         let columns = self.columns.iter().filter(|column| !column.dropped || column.is_hidden());
         let columns = columns.flat_map(|column| column.default.iter().chain(&column.generated));
@@ -269,7 +272,8 @@ impl RowSchema {
             PartitionKeySource::Expression(sql) => Some(sql),
             PartitionKeySource::Column(_) => None,
         });
-        columns.chain(checks).chain(key).map(String::as_str)
+        let conditions = self.triggers.iter().filter_map(|trigger| trigger.condition.as_ref());
+        columns.chain(checks).chain(conditions).chain(key).map(String::as_str)
     }
 }
 

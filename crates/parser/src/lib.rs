@@ -13,6 +13,7 @@ pub mod ast;
 mod grammar;
 pub mod keyword;
 pub mod lexer;
+pub mod plpgsql;
 pub mod print;
 
 pub use grammar::{HEIGHT_MAX, parse_all, parse_expr, parse_type, split};

@@ -43,6 +43,7 @@ impl Db {
             secondary: Vec::new(),
             checks: Vec::new(),
             foreign_keys: Vec::new(),
+            triggers: Vec::new(),
         };
         let table = Arc::new(RowTable::new(Arc::new(schema))?);
         let mut key = Vec::new();

@@ -140,6 +140,7 @@ fn missing_values_come_from_the_schema() {
         secondary: Vec::new(),
         checks: Vec::new(),
         foreign_keys: Vec::new(),
+        triggers: Vec::new(),
     };
     let layout = RowLayout::of(&schema).unwrap();
     let fields: Vec<_> = (0..4).map(|column| format!("{:?}", layout.field(&row, column).unwrap())).collect();

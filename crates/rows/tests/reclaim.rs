@@ -44,6 +44,7 @@ impl Db {
             secondary: vec![index(2, &[1])],
             checks: Vec::new(),
             foreign_keys: Vec::new(),
+            triggers: Vec::new(),
         };
         let table = Arc::new(RowTable::new(Arc::new(schema)).expect("a valid schema"));
         Db { store: Arc::new(Store::new()), table, newest: Lsn::ZERO }

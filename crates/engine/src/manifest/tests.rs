@@ -119,6 +119,7 @@ fn row_table(id: u32, name: &str) -> RowSchema {
         secondary: Vec::new(),
         checks: Vec::new(),
         foreign_keys: Vec::new(),
+        triggers: Vec::new(),
     }
 }
 

@@ -455,6 +455,7 @@ fn create(engine: &Engine) {
         secondary: vec![],
         checks: vec![],
         foreign_keys: vec![],
+        triggers: Vec::new(),
     };
     txn.create_row_table(schema).expect("create");
     engine.finish(txn.commit(Durability::Sync)).expect("commit");

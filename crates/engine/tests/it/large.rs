@@ -83,6 +83,7 @@ fn create(engine: &Engine, store: Store) {
                 secondary: vec![],
                 checks: vec![],
                 foreign_keys: vec![],
+                triggers: Vec::new(),
             };
             txn.create_row_table(schema).expect("create");
         }

@@ -5,6 +5,7 @@ mod histories;
 mod history;
 mod large;
 mod retention;
+mod routines;
 mod row_deletes;
 mod rows;
 mod scale;

@@ -64,6 +64,7 @@ fn schema(txn: &Txn, name: &str) -> RowSchema {
         secondary: vec![],
         checks: vec![],
         foreign_keys: vec![],
+        triggers: Vec::new(),
     }
 }
 

@@ -33,6 +33,7 @@ fn make(engine: &Engine) -> (TableId, u32) {
         secondary: vec![],
         checks: vec![],
         foreign_keys: vec![],
+        triggers: Vec::new(),
     };
     let table = txn.create_row_table(schema).expect("create").id();
     let sequence = txn.next_number();

@@ -33,6 +33,7 @@ fn table(txn: &mut Txn, name: &str, columns: Vec<RowColumn>) -> Result<TableId> 
         secondary: vec![],
         checks: vec![],
         foreign_keys: vec![],
+        triggers: Vec::new(),
     };
     Ok(txn.create_row_table(schema)?.id())
 }

@@ -334,7 +334,10 @@ impl Printer<'_> {
         if call.sql_syntax {
             return self.call_of_words(call);
         }
-        self.name(&call.name);
+        match self.rewrites.and_then(|rewrites| rewrites.function(call)) {
+            Some(name) => self.put(name),
+            None => self.name(&call.name),
+        }
         self.put("(");
         self.put_if(call.star, "*");
         self.put_if(call.distinct, "DISTINCT ");

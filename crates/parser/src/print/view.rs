@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use super::{Printer, quoted_name};
 use crate::ast::{
-    Alias, DistinctClause, Expr, ExprKind, GroupItem, Ident, Join, Pos, Query, QueryBody, Relation, Select, Target,
+    Alias, DistinctClause, Expr, ExprKind, FunctionCall, GroupItem, Ident, Join, Pos, Query, QueryBody, Relation,
+    Select, Target,
 };
 
 /// Texts that are printed in place of parts of one tree. The parts are known by their places and addresses, so a
@@ -21,6 +22,8 @@ pub struct Rewrites {
     types: HashMap<u32, String>,
     /// Tables, by the place of their name.
     relations: HashMap<u32, RelationText>,
+    /// Names of functions, by the place of their call.
+    functions: HashMap<u32, String>,
     /// Columns that the sides of NATURAL joins have in common.
     common: HashMap<usize, Vec<Ident>>,
 }
@@ -68,6 +71,11 @@ impl Rewrites {
         self.relations.insert(at.0, text);
     }
 
+    /// The name of a function, quoted, in a call at this place.
+    pub fn set_function(&mut self, at: Pos, name: String) {
+        self.functions.insert(at.0, name);
+    }
+
     /// The columns that a NATURAL join compares.
     pub fn set_common_columns(&mut self, join: &Join, columns: Vec<Ident>) {
         self.common.insert(address(join), columns);
@@ -88,6 +96,10 @@ impl Rewrites {
 
     pub(super) fn relation(&self, relation: &Relation) -> Option<&RelationText> {
         self.relations.get(&relation.name.at.0)
+    }
+
+    pub(super) fn function(&self, call: &FunctionCall) -> Option<&str> {
+        self.functions.get(&call.at.0).map(String::as_str)
     }
 
     pub(super) fn common_columns(&self, join: &Join) -> Option<&[Ident]> {

@@ -61,6 +61,7 @@ impl Db {
             secondary: [index(2, "t_code", &[1], true), index(3, "t_name", &[2], false)][..count].to_vec(),
             checks: Vec::new(),
             foreign_keys: Vec::new(),
+            triggers: Vec::new(),
             columns,
         });
         let layout: Vec<ColumnLayout<'_>> =

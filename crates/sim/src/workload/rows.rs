@@ -150,6 +150,7 @@ impl Driver {
             secondary: vec![index(format!("{name}_code"), 1, true)],
             checks: Vec::new(),
             foreign_keys: Vec::new(),
+            triggers: Vec::new(),
         };
         match txn.create_row_table(schema) {
             Ok(table) => changes.push(Change::CreateRows { name: name.to_owned(), id: table.id() }),

@@ -28,6 +28,7 @@ fn db() -> Db {
         secondary: vec![index(2, &[1], Some(2))],
         checks: Vec::new(),
         foreign_keys: Vec::new(),
+        triggers: Vec::new(),
     };
     let table = Arc::new(RowTable::new(Arc::new(schema)).unwrap());
     Db { store: Arc::new(Store::new()), table, newest: Mutex::new(0), visible: AtomicU64::new(0) }
