@@ -11,6 +11,7 @@ use scalar::{Call, Context, Expr, ExprKind, Place, Session, Value};
 
 use crate::change::BoundChange;
 use crate::inheritance::{Family, PartitionTest};
+use crate::routine::{Inlined, NameConflict, Routine, Variable};
 use crate::scope::Scope;
 use crate::tree::{ChangeStatement, Column, Cte, Query, Statement, Subplan, Table};
 use crate::view::{ViewNotes, ViewQuery};
@@ -83,6 +84,24 @@ pub trait Schema {
     /// A function of an application in FROM; `None` if there is none.
     fn application_function(&self, _schema: &str, _name: &str) -> Option<ApplicationFunction> {
         None
+    }
+
+    /// The functions and procedures of users with a name: of a schema, or of all schemas of the search path.
+    fn routines(&self, _schema: Option<&str>, _name: &str) -> Vec<Arc<Routine>> {
+        Vec::new()
+    }
+
+    /// The meaning of a name that is a variable and a column; `None` if no procedural code is around the statement.
+    fn name_conflict(&self) -> Option<NameConflict> {
+        None
+    }
+
+    /// The variable of a name, whose parts are given.
+    ///
+    /// # Errors
+    /// 55000 for a record without value; 42703 for a field that it lacks.
+    fn variable(&self, _path: &[&str]) -> Result<Option<Variable>> {
+        Ok(None)
     }
 
     /// Facts of the session, by which constants are read.
@@ -167,6 +186,14 @@ pub(crate) struct Binder<'s> {
     pub(crate) origins: FxHashMap<u32, (u32, i16)>,
     /// Calls of functions whose rows are columns as a whole.
     pub(crate) rows_of: FxHashMap<u32, Call>,
+    /// Users' functions that the statement calls.
+    pub(crate) called: FxHashMap<u32, Arc<Routine>>,
+    /// Place of the call that is an item of FROM, which stays a call.
+    pub(crate) from_function: Option<u32>,
+    /// Users' functions whose expressions are being bound, the innermost last.
+    pub(crate) inlining: Vec<Inlined>,
+    /// Parts of the expressions that stand for calls.
+    pub(crate) inlined_parts: usize,
     /// Whether a table of the statement has times in nanoseconds.
     pub(crate) has_nanoseconds: bool,
     /// Scanned tables with their columns.
@@ -202,6 +229,10 @@ impl<'s> Binder<'s> {
             outer: OuterColumns::default(),
             origins: FxHashMap::default(),
             rows_of: FxHashMap::default(),
+            called: FxHashMap::default(),
+            from_function: None,
+            inlining: Vec::new(),
+            inlined_parts: 0,
             has_nanoseconds: schema.keeps_nanoseconds(),
             scans: Vec::new(),
             families: Vec::new(),

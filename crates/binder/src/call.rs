@@ -7,6 +7,7 @@ use scalar::{Call, Expr, ExprKind, Place};
 
 use crate::binder::{Binder, at_place, error, unsupported};
 use crate::name::named_row;
+use crate::routine::Inlined;
 use crate::scope::{Clause, Scope};
 use crate::tree::SortKey;
 
@@ -42,6 +43,11 @@ impl Binder<'_> {
         let sorted = if written.within_group { order_by.as_slice() } else { &[] };
         let types: Vec<TypeId> =
             arguments.iter().chain(sorted.iter().map(|key| &key.expr)).map(|expr| expr.ty).collect();
+        if written.over.is_none()
+            && let Some(expr) = self.routine_call(scope, written, &arguments, &names)?
+        {
+            return Ok(expr);
+        }
         let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
         let written_name = written.name.name.as_str();
         if WINDOW_NAMES.contains(&written_name) {
@@ -86,14 +92,22 @@ impl Binder<'_> {
     }
 
     /// Names and types of the columns of a function's rows. Polymorphic ones have the type of the first argument.
-    pub(crate) fn out_columns(&self, function: &Function, call: &Call) -> Vec<(&'static str, TypeId)> {
+    fn out_columns(&self, function: &Function, call: &Call) -> Vec<(Box<str>, TypeId)> {
         let first = call.arguments.first().copied().unwrap_or(TypeId::UNKNOWN);
         let resolved = |ty: TypeId| match ty {
             TypeId::ANYARRAY => first,
             TypeId::ANYELEMENT | TypeId::ANYNONARRAY => self.catalog.element_of(first).unwrap_or(first),
             ty => ty,
         };
-        function.columns.iter().map(|(name, ty)| (*name, resolved(*ty))).collect()
+        function.columns.iter().map(|(name, ty)| (Box::from(*name), resolved(*ty))).collect()
+    }
+
+    /// Names and types of the columns of the rows that a call returns.
+    pub(crate) fn call_columns(&self, call: &Call) -> Vec<(Box<str>, TypeId)> {
+        match self.catalog.function_row(call.function) {
+            Some(row) => self.out_columns(row, call),
+            None => self.routine_columns(call).into_iter().map(|(name, ty, _)| (name, ty)).collect(),
+        }
     }
 
     /// A call of a function by its name alone, as other syntax means it.
@@ -164,7 +178,7 @@ impl Binder<'_> {
     }
 
     /// A function that is neither an aggregate nor a window function is called without their clauses.
-    fn check_plain(&self, written: &FunctionCall) -> Result<()> {
+    pub(crate) fn check_plain(&self, written: &FunctionCall) -> Result<()> {
         let name = &written.name.name;
         let at = written.at;
         let wrong = |text: String| Err(error(SqlState::WRONG_OBJECT_TYPE, text, at));
@@ -329,9 +343,16 @@ impl Binder<'_> {
         Ok((call, converted))
     }
 
-    fn default_argument(&mut self, text: &str) -> Result<Expr> {
+    pub(crate) fn default_argument(&mut self, text: &str) -> Result<Expr> {
         let parsed = parser::parse_expr(text)?;
-        self.expr(&Scope::new(None), &parsed)
+        // Its places are none in the statement.
+        let notes = self.notes.take();
+        // Nor do names of the function or variables around the call have a meaning in it.
+        let inlining = std::mem::replace(&mut self.inlining, vec![Inlined::default()]);
+        let bound = self.nested(parsed.at, |binder| binder.expr(&Scope::new(None), &parsed));
+        self.inlining = inlining;
+        self.notes = notes;
+        bound
     }
 
     /// A set-returning function becomes a column that runs beside the rows of its query.

@@ -95,6 +95,9 @@ impl Binder<'_> {
     }
 
     fn parameter(&mut self, scope: &Scope<'_>, number: u32, at: Pos) -> Result<Expr> {
+        if let Some(argument) = self.inlined_parameter(number) {
+            return Ok(argument);
+        }
         // A definition has no parameters, nor has a view.
         let is_of_view = self.notes.is_some() || !self.views.is_empty();
         let is_allowed =
@@ -106,6 +109,9 @@ impl Binder<'_> {
             self.parameters.resize(index as usize + 1, None);
         }
         let ty = self.parameters[index as usize].unwrap_or(TypeId::UNKNOWN);
+        if ty == TypeId::RECORD {
+            return Err(unsupported("a row as a numbered parameter", at));
+        }
         Ok(Expr::new(ExprKind::Parameter(index), ty, Place(at.0)))
     }
 
@@ -365,7 +371,7 @@ impl Binder<'_> {
             }
             ExprKind::Call(..) | ExprKind::Column(_) if self.row_columns(&value).is_some() => {
                 let columns = self.row_columns(&value).ok_or_else(missing)?;
-                let number = columns.iter().position(|(name, _)| *name == field.as_str()).ok_or_else(missing)?;
+                let number = columns.iter().position(|(name, _)| **name == *field.as_str()).ok_or_else(missing)?;
                 let ty = columns[number].1;
                 Ok(Expr::new(ExprKind::Field(Box::new(value), number), ty, Place(at.0)))
             }
@@ -379,9 +385,9 @@ impl Binder<'_> {
     }
 
     /// The columns of a value that is the row of a function with several OUT parameters.
-    pub(crate) fn row_columns(&self, value: &Expr) -> Option<Vec<(&'static str, TypeId)>> {
+    pub(crate) fn row_columns(&self, value: &Expr) -> Option<Vec<(Box<str>, TypeId)>> {
         let call = self.row_call(value)?;
-        Some(self.out_columns(self.catalog.function_row(call.function)?, call))
+        Some(self.call_columns(call))
     }
 
     /// The call of a function with several OUT parameters, if a value is its row.
@@ -391,7 +397,10 @@ impl Binder<'_> {
             ExprKind::Column(column) => self.rows_of.get(column)?,
             _ => return None,
         };
-        let has_columns = self.catalog.function_row(call.function).is_some_and(|row| row.columns.len() > 1);
+        let has_columns = match self.catalog.function_row(call.function) {
+            Some(row) => row.columns.len() > 1,
+            None => self.called.get(&call.function).is_some_and(|routine| !routine.columns.is_empty()),
+        };
         has_columns.then_some(call)
     }
 

@@ -438,8 +438,13 @@ impl Binder<'_> {
         let name = Self::output_name(function);
         let populated = self.populated(function)?;
         let sets_before = scope.sets.borrow().len();
-        let bound = self.expr(scope, populated.as_ref().map_or(function, |populated| &populated.call))?;
-        let bound = self.known(bound)?;
+        let outer = match &function.kind {
+            ast::ExprKind::Function(call) => self.from_function.replace(call.at.0),
+            _ => self.from_function.take(),
+        };
+        let bound = self.expr(scope, populated.as_ref().map_or(function, |populated| &populated.call));
+        self.from_function = outer;
+        let bound = self.known(bound?)?;
         let set = scope.sets.borrow_mut().split_off(sets_before);
         scope.set_places.borrow_mut().truncate(sets_before);
         let (call, arguments, is_set) = match (bound.kind, set.len()) {
@@ -456,8 +461,8 @@ impl Binder<'_> {
                 return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, at));
             }
         };
-        let row = self.catalog.function_row(call.function);
-        let record: Vec<(&str, TypeId)> = row.map(|row| self.out_columns(row, &call)).unwrap_or_default();
+        let routine = self.called.get(&call.function).cloned();
+        let record = self.call_columns(&call);
         let is_open = record.is_empty() && call.result == TypeId::RECORD;
         if let Some(Populated { columns, names, .. }) = populated {
             let function = TableFunction { call, arguments, is_set, is_record: true, columns };
@@ -480,12 +485,15 @@ impl Binder<'_> {
             return Err(error(SqlState::SYNTAX_ERROR, text, at));
         }
         // A function with one OUT parameter gives values; they are named after it.
-        let is_record = record.len() > 1;
+        let is_record = record.len() > 1 || routine.is_some() && !record.is_empty();
         let names: Vec<Ident> = match (record.as_slice(), &item.alias) {
-            (columns @ [_, _, ..], _) => columns.iter().map(|(name, _)| Ident::new(name)).collect(),
+            (columns, _) if is_record => columns.iter().map(|(name, _)| Ident::new(name)).collect(),
             // The alias of a function of one column names that column too.
             (_, Some(alias)) if item.functions.len() == 1 && !alias.name.is_empty() => vec![alias.name.clone()],
             ([(out, _)], _) if !out.is_empty() => vec![Ident::new(out)],
+            _ if routine.as_ref().is_some_and(|routine| routine.output.is_some()) => {
+                routine.iter().filter_map(|routine| routine.output.as_deref()).map(Ident::new).collect()
+            }
             _ => vec![name],
         };
         let types: Vec<TypeId> = if is_record { record.iter().map(|(_, ty)| *ty).collect() } else { vec![call.result] };

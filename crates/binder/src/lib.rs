@@ -7,6 +7,7 @@
 //! expressions, `coerce` adds casts, `group`, `window` and `sort` finish a SELECT. `insert`, `update` (also DELETE) and `merge` bind
 //! changes; `assign` and `change` have what these share. `session_window` groups rows by gaps of time. `inheritance` replaces
 //! tables with children by these. `definition` binds CHECK, DEFAULT and USING, `domain` casts to domains. `view` binds views.
+//! `routine` binds calls of users' functions.
 //!
 //! Invariants: no I/O, no executor. All types, names of columns, errors and their places come from here. A bound tree is well
 //! typed: operands have exactly the types that their operator takes, and every cast is in the tree.
@@ -33,6 +34,7 @@ mod operator;
 mod pivot;
 mod query;
 mod recursion;
+mod routine;
 mod row;
 mod scope;
 mod search;
@@ -53,5 +55,6 @@ pub use binder::{ApplicationFunction, Schema, bind, bind_statement, data_type};
 pub use definition::{DefinitionClause, bind_expression};
 pub use domain::{VALUE, domain_condition, domain_levels, user_type};
 pub use inheritance::{PartitionComparison, PartitionCondition, PartitionTest};
+pub use routine::{NameConflict, Routine, Variable, assigned};
 pub use view::{NewView, ViewBase, ViewCheck, ViewQuery, ViewTable, bind_view};
 pub use walk::{change, used_columns, visit, visit_operators};

@@ -11,17 +11,23 @@ use crate::scope::{Found, Scope, Source, SourceColumn};
 impl Binder<'_> {
     /// An unqualified name.
     pub(crate) fn column_name(&mut self, scope: &Scope<'_>, name: &Ident, at: Pos) -> Result<Expr> {
-        Ok(match scope.name(name, at)? {
+        let found = scope.name(name, at).map(|found| match found {
             Found::Column(column) => {
                 self.note_column(scope, &column, at);
                 placed(column.expr, at)
             }
             Found::Row(source) => whole_row(&source, at),
-        })
+        });
+        self.or_variable(std::slice::from_ref(name), found, at)
     }
 
     /// A qualified name: `table.column`, `schema.table.column`, `database.schema.table.column`.
     pub(crate) fn path(&mut self, scope: &Scope<'_>, parts: &[Ident], at: Pos) -> Result<Expr> {
+        let found = self.path_value(scope, parts, at);
+        self.or_variable(parts, found, at)
+    }
+
+    fn path_value(&mut self, scope: &Scope<'_>, parts: &[Ident], at: Pos) -> Result<Expr> {
         if let Some(column) = self.path_column(scope, parts, at)? {
             if parts.len() > 2 {
                 self.note_column(scope, &column, at);
@@ -35,8 +41,14 @@ impl Binder<'_> {
     }
 
     /// `t.*` as a value: the row of an item of FROM.
-    pub(crate) fn row_of(&self, scope: &Scope<'_>, qualifier: &[Ident], at: Pos) -> Result<Expr> {
-        Ok(whole_row(&self.qualified_source(scope, qualifier, at)?, at))
+    pub(crate) fn row_of(&mut self, scope: &Scope<'_>, qualifier: &[Ident], at: Pos) -> Result<Expr> {
+        match self.qualified_source(scope, qualifier, at) {
+            Ok(source) => Ok(whole_row(&source, at)),
+            Err(error) => {
+                let columns = self.variable_columns(qualifier, at)?;
+                columns.map(|columns| named_row(columns, false, at)).ok_or(error)
+            }
+        }
     }
 
     fn path_column(&self, scope: &Scope<'_>, parts: &[Ident], at: Pos) -> Result<Option<SourceColumn>> {
@@ -87,7 +99,10 @@ impl Binder<'_> {
             columns.map(|column| (column.name.clone(), placed(column.expr.clone(), at))).collect()
         };
         if !qualifier.is_empty() {
-            return Ok(columns(&self.qualified_source(scope, qualifier, at)?));
+            return match self.qualified_source(scope, qualifier, at) {
+                Ok(source) => Ok(columns(&source)),
+                Err(error) => self.variable_columns(qualifier, at)?.ok_or(error),
+            };
         }
         let tables = scope.tables.borrow();
         if tables.is_empty() {
@@ -99,9 +114,16 @@ impl Binder<'_> {
     /// `(row).field`: of a whole row of FROM its column.
     pub(crate) fn field_of(&mut self, scope: &Scope<'_>, of: &ast::Expr, field: &Ident) -> Result<Option<Expr>> {
         let source = match &of.kind {
-            Ast::Column(name) => match scope.name(name, of.at)? {
-                Found::Row(source) => source,
-                Found::Column(_) => return Ok(None),
+            Ast::Column(name) => match scope.name(name, of.at) {
+                Ok(Found::Row(source)) => source,
+                Ok(Found::Column(_)) => return Ok(None),
+                Err(error) => {
+                    let columns = self.variable_columns(std::slice::from_ref(name), of.at)?.ok_or(error)?;
+                    let found = columns.into_iter().find(|(column, _)| column == field);
+                    let text = format!("record \"{name}\" has no field \"{field}\"");
+                    let missing = || crate::binder::error(SqlState::UNDEFINED_COLUMN, text, of.at);
+                    return found.map(|(_, expr)| Some(expr)).ok_or_else(missing);
+                }
             },
             Ast::Path(parts) => match scope.source(None, parts.last().map_or("", Ident::as_str), of.at)? {
                 Some(source) if parts.len() <= 2 && self.path_column(scope, parts, of.at).is_err() => source,

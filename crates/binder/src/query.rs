@@ -273,6 +273,22 @@ impl Binder<'_> {
         SortKey { expr: self.column_expr(column, Pos(0)), descending: item.descending, nulls_first: item.nulls_first }
     }
 
+    /// The columns of a row that a function returns, as `(f(x)).*` names them.
+    fn fields(&mut self, scope: &Scope<'_>, of: &ast::Indirection, at: Pos) -> Result<Vec<(Ident, Expr)>> {
+        let [Step::All] = of.steps.as_slice() else { return Err(unsupported("the star of this row", at)) };
+        // The query of a view would not have the columns.
+        if self.notes.is_some() {
+            return Err(unsupported("the star of a row in a view", at));
+        }
+        let value = self.expr(scope, &of.expr)?;
+        let columns = self.row_columns(&value).ok_or_else(|| unsupported("the star of this row", at))?;
+        let field = |(number, (name, ty)): (usize, (Box<str>, TypeId))| {
+            let expr = Expr::new(ExprKind::Field(Box::new(value.clone()), number), ty, value.at);
+            (Ident::new(&name), expr)
+        };
+        Ok(columns.into_iter().enumerate().map(field).collect())
+    }
+
     /// The select list.
     pub(crate) fn targets(&mut self, scope: &Scope<'_>, items: &[ast::Target]) -> Result<Vec<Target>> {
         let mut targets = Vec::with_capacity(items.len());
@@ -285,7 +301,7 @@ impl Binder<'_> {
                     targets.extend(columns.into_iter().map(visible));
                 }
                 Ast::Indirection(of) if matches!(of.steps.last(), Some(Step::All)) => {
-                    return Err(unsupported("the star of a row", item.expr.at));
+                    targets.extend(self.fields(scope, of, item.expr.at)?.into_iter().map(visible));
                 }
                 _ => {
                     let expr = self.expr(scope, &item.expr)?;

@@ -14,6 +14,7 @@ use scalar::{Context, ExprKind, Place, Session, Value};
 
 use crate::binder::{Binder, Schema, error, placed_in};
 use crate::from::{rename, source_column};
+use crate::routine::Routine;
 use crate::scope::{Scope, Source, SourceColumn};
 use crate::target;
 use crate::tree::{CteBody, Output, Query, Rel, Table};
@@ -229,6 +230,12 @@ impl Binder<'_> {
         let Some(notes) = &mut self.notes else { return };
         let name_text = format!("{}.{}", quoted_name(&table.schema), quoted_name(&table.name));
         notes.rewrites.set_relation(name.at, RelationText { name: name_text, alias: None });
+    }
+
+    /// Notes the schema of a user's function.
+    pub(crate) fn note_function(&mut self, at: Pos, routine: &Routine) {
+        let Some(notes) = &mut self.notes else { return };
+        notes.rewrites.set_function(at, format!("{}.{}", quoted_name(&routine.schema), quoted_name(&routine.name)));
     }
 
     /// Binds an item of FROM within a join.

@@ -81,8 +81,18 @@ impl Catalog {
         if call.names.is_empty() {
             return self.choose(call.arguments, candidates);
         }
-        let fits = |one: &Candidate<Fit<'_>>| {
-            let given: Vec<TypeId> = one.item.values.iter().flatten().map(|at| call.arguments[*at]).collect();
+        self.choose_named(call, candidates, |fit| &fit.values)
+    }
+
+    /// The only candidate that a call with named arguments fits.
+    pub(crate) fn choose_named<T>(
+        &self,
+        call: &FunctionCall<'_>,
+        candidates: Vec<Candidate<T>>,
+        values: impl Fn(&T) -> &[Option<usize>],
+    ) -> std::result::Result<Candidate<T>, Failure> {
+        let fits = |one: &Candidate<T>| {
+            let given: Vec<TypeId> = values(&one.item).iter().flatten().map(|at| call.arguments[*at]).collect();
             self.can_coerce(&given, &one.parameters, CastContext::Implicit)
         };
         let mut fitting = candidates.into_iter().filter(fits);
@@ -91,6 +101,11 @@ impl Catalog {
             (None, _) => Err(Failure::None),
             (Some(_), Some(_)) => Err(Failure::Ambiguous),
         }
+    }
+
+    /// The arguments and parameter types of the functions of the catalog that take so many arguments.
+    pub(crate) fn candidate_types(&self, call: &FunctionCall<'_>) -> Vec<(Vec<Option<usize>>, Vec<TypeId>)> {
+        self.candidates(call).into_iter().map(|one| (one.item.values, one.parameters)).collect()
     }
 
     /// Functions of the name that take so many arguments; of two with the same types the one without VARIADIC.
@@ -144,7 +159,7 @@ impl Catalog {
         }
     }
 
-    fn no_function(&self, failure: Failure, call: &FunctionCall<'_>) -> Error {
+    pub(crate) fn no_function(&self, failure: Failure, call: &FunctionCall<'_>) -> Error {
         let first_named = call.arguments.len() - call.names.len();
         let argument = |(at, ty): (usize, &TypeId)| match at.checked_sub(first_named) {
             Some(named) => format!("{} => {}", call.names[named], self.type_name(*ty)),
@@ -168,47 +183,65 @@ impl Catalog {
 
 /// The arguments for a function's parameters, if it takes so many.
 fn fit<'a>(function: &'a Function, call: &FunctionCall<'_>) -> Option<Fit<'a>> {
-    let (count, wanted) = (call.arguments.len(), function.parameters.len());
+    let position = |name: &str| function.parameter_names.iter().position(|other| *other == name);
+    let (wanted, defaults) = (function.parameters.len(), function.defaults.len());
+    let (values, packed) = places(wanted, defaults, function.variadic, &position, call)?;
+    Some(Fit { function, values, packed })
+}
+
+/// For each parameter, the argument that is its value, and the first that is packed into an array for a VARIADIC one.
+type Places = (Vec<Option<usize>>, Option<usize>);
+
+/// The arguments for so many parameters, of which the last ones have defaults; `None` if they do not fit.
+///
+/// - `position`: the number of the parameter of a name.
+pub(crate) fn places(
+    wanted: usize,
+    defaults: usize,
+    variadic: Option<TypeId>,
+    position: &dyn Fn(&str) -> Option<usize>,
+    call: &FunctionCall<'_>,
+) -> Option<Places> {
+    let count = call.arguments.len();
+    let all = |packed| Some(((0..count).map(Some).collect(), packed));
     if !call.names.is_empty() {
-        return named(function, call);
+        return named(wanted, defaults, variadic, position, call);
     }
     if call.variadic {
-        return (function.variadic.is_some() && count == wanted).then(|| all(function, count, None));
+        return if variadic.is_some() && count == wanted { all(None) } else { None };
     }
-    if function.variadic.is_some() && count >= wanted {
-        return Some(all(function, count, Some(wanted - 1)));
-    }
-    if function.variadic.is_some() && function.variadic != Some(TypeId::ANY) && count == wanted {
-        return Some(all(function, count, None));
+    if variadic.is_some() && count >= wanted {
+        return all(Some(wanted - 1));
     }
     if count == wanted {
-        return Some(all(function, count, None));
+        return all(None);
     }
     let values = (0..wanted).map(|at| (at < count).then_some(at)).collect();
-    (count < wanted && count + function.defaults.len() >= wanted).then_some(Fit { function, values, packed: None })
+    (count < wanted && count + defaults >= wanted).then_some((values, None))
 }
 
-fn all(function: &Function, count: usize, packed: Option<usize>) -> Fit<'_> {
-    Fit { function, values: (0..count).map(Some).collect(), packed }
-}
-
-fn named<'a>(function: &'a Function, call: &FunctionCall<'_>) -> Option<Fit<'a>> {
+fn named(
+    wanted: usize,
+    defaults: usize,
+    variadic: Option<TypeId>,
+    position: &dyn Fn(&str) -> Option<usize>,
+    call: &FunctionCall<'_>,
+) -> Option<Places> {
     let first_named = call.arguments.len().checked_sub(call.names.len())?;
-    if first_named > function.parameters.len() || function.variadic.is_some() {
+    if first_named > wanted || variadic.is_some() {
         return None;
     }
-    let mut values: Vec<Option<usize>> =
-        (0..function.parameters.len()).map(|at| (at < first_named).then_some(at)).collect();
+    let mut values: Vec<Option<usize>> = (0..wanted).map(|at| (at < first_named).then_some(at)).collect();
     for (at, name) in call.names.iter().enumerate() {
-        let place = function.parameter_names.iter().position(|other| other == name)?;
+        let place = position(name)?;
         if values[place].is_some() {
             return None;
         }
         values[place] = Some(first_named + at);
     }
-    let first_default = function.parameters.len() - function.defaults.len();
+    let first_default = wanted - defaults;
     let complete = values.iter().enumerate().all(|(at, value)| value.is_some() || at >= first_default);
-    complete.then_some(Fit { function, values, packed: None })
+    complete.then_some((values, None))
 }
 
 /// Types of the parameters that are given, a VARIADIC one once for each argument.

@@ -120,6 +120,7 @@ fn table(id: u32, name: &str, columns: &[(&str, Type)], key: usize) -> Result<Ar
         secondary: Vec::new(),
         checks: Vec::new(),
         foreign_keys: Vec::new(),
+        triggers: Vec::new(),
     };
     let layout: Vec<ColumnLayout<'_>> =
         schema.columns.iter().map(|column| ColumnLayout::new(column.ty, column.not_null)).collect();

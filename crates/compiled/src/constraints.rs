@@ -10,9 +10,10 @@ use crate::cast::text_of_column;
 use crate::deparse;
 use crate::exec::Run;
 use crate::expr::{Expr, Frame};
-use crate::lower::Lower;
+use crate::lower::{Asks, Lower};
 use crate::partitions::PartitionCheck;
 use crate::stored_expressions::StoredExpressions;
+use crate::triggers::RowTriggers;
 
 /// Slot of the row being written.
 pub(crate) const TARGET: usize = 0;
@@ -23,6 +24,8 @@ pub(crate) struct Writer {
     checks: Arc<Checks>,
     /// Bounds of a partition that the statement names itself.
     bounds: Option<PartitionCheck>,
+    /// Row triggers; `None` if it has none.
+    pub(crate) triggers: Option<Arc<RowTriggers>>,
 }
 
 /// CHECK constraints of a table, and those of the domains of its columns, bound to the row in slot `TARGET`.
@@ -36,8 +39,8 @@ pub(crate) struct Checks {
     pub(crate) conditions: Vec<(String, Expr)>,
     /// Generated columns, also hidden ones.
     pub(crate) generated: Vec<GeneratedColumn>,
-    /// Whether crate `scalar` computes some of them.
-    pub(crate) computes: bool,
+    /// What they ask of the session.
+    pub(crate) asks: Asks,
 }
 
 /// A column whose value every write computes.
@@ -75,13 +78,18 @@ impl Writer {
     pub(crate) fn new(table: Arc<RowTable>, stored: &mut StoredExpressions<'_>) -> Lower<Writer> {
         let checks = stored.checks(&table)?;
         let bounds = if table.schema.lineage.bound.is_some() { PartitionCheck::of(&table, stored)? } else { None };
-        Ok(Writer { table, checks, bounds })
+        let triggers = RowTriggers::of(&table);
+        if triggers.is_some() {
+            stored.ask(Asks::Calls);
+        }
+        Ok(Writer { table, checks, bounds, triggers })
     }
 
     /// The writer of a partition whose rows are known to be within its bounds.
     pub(crate) fn routed(table: Arc<RowTable>, stored: &mut StoredExpressions<'_>) -> Lower<Writer> {
         let checks = stored.checks(&table)?;
-        Ok(Writer { table, checks, bounds: None })
+        // Tables whose rows are routed have no row triggers.
+        Ok(Writer { table, checks, bounds: None, triggers: None })
     }
 
     /// Encodes a row, stores it in slot `TARGET` and checks its constraints.

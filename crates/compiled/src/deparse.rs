@@ -58,6 +58,7 @@ pub fn domain_condition(sql: &str, base: Type, is_pretty: bool) -> String {
         secondary: Vec::new(),
         checks: Vec::new(),
         foreign_keys: Vec::new(),
+        triggers: Vec::new(),
     };
     let text = condition(sql, &schema);
     let text = if is_pretty { pretty(&text) } else { text };

@@ -157,6 +157,7 @@ pub(crate) fn table_of(columns: Vec<RowColumn>) -> Result<Arc<RowTable>> {
         secondary: Vec::new(),
         checks: Vec::new(),
         foreign_keys: Vec::new(),
+        triggers: Vec::new(),
     };
     Ok(Arc::new(RowTable {
         layout: Arc::new(RowLayout::of(&schema)?),

@@ -7,7 +7,7 @@ pub(crate) mod merge;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use model::{Datum, Error, Result, RowIndex, SqlState};
+use model::{Datum, Error, Result, RowIndex, SqlState, TriggerEvent};
 use rows::{Isolation, LockMode, Locked, Put, RecordId, RowTable, WaitPolicy};
 use rustc_hash::FxHashSet;
 
@@ -22,6 +22,7 @@ use crate::plan::{self, Step};
 use crate::select::{Output, Select};
 use crate::sort_limit::{Emit, bytes_of};
 use crate::subquery::Subquery;
+use crate::triggers::{StatementTrigger, statement_triggers};
 
 use self::merge::Merge;
 
@@ -119,6 +120,11 @@ pub(crate) fn reads_changed<'t>(
     written.any(reads)
 }
 
+/// Whether SET assigns to a column.
+fn is_in(set: &[(usize, Expr)], column: usize) -> bool {
+    set.iter().any(|(at, _)| *at == column)
+}
+
 /// Unique indexes: `None` for the primary key, secondary ones by position.
 pub(crate) fn uniques(table: &RowTable) -> impl Iterator<Item = (Option<usize>, &RowIndex)> {
     let primary = table.primary.iter().map(|index| (None, index.def()));
@@ -207,6 +213,14 @@ impl Change {
         self.target.written()
     }
 
+    pub(crate) fn statement_triggers(&self) -> Vec<StatementTrigger> {
+        let table = &self.target.writer.table.schema;
+        match &self.set {
+            Some(set) => statement_triggers(table, TriggerEvent::Update, |at| is_in(set, at)).collect(),
+            None => statement_triggers(table, TriggerEvent::Delete, |_| false).collect(),
+        }
+    }
+
     /// Partitions into which rows may be moved.
     pub(crate) fn routed(&self) -> impl Iterator<Item = &Arc<RowTable>> {
         self.movement.iter().flat_map(|movement| movement.routes().written())
@@ -266,12 +280,15 @@ impl Change {
             for one in &prepared.rows {
                 run.restore_row(*one);
                 prepared.made.push(Target::changes(set, run)?);
+                run.ctx().misses();
             }
+            run.ctx().check_values()?;
         }
         Ok(prepared)
     }
 
     fn follow<'a>(&'a self, changes: Changes<'a>, run: &mut Run<'a>) -> Result<()> {
+        run.ctx().check_values()?;
         self.target.foreign.follow(changes.changed, run)?;
         match &self.movement {
             Some(movement) => movement.routes().follow(changes.routed, run),
@@ -289,7 +306,7 @@ impl Change {
     ) -> Result<u64> {
         let ctx = run.ctx();
         let Prepared { rows: found, made } = prepared;
-        let count = found.len() as u64;
+        let mut count = 0;
         let Changes { changed, routed } = changes;
         let mut made = made.into_iter();
         for one in found {
@@ -299,12 +316,22 @@ impl Change {
             match &self.set {
                 Some(set) => {
                     let values = made.next().map_or_else(|| Target::changes(set, run), Ok)?;
-                    if !self.moves(&values, record, run, changed, routed)? {
-                        self.target.update(&values, record, run, changed)?;
+                    if ctx.misses() {
+                        continue;
+                    }
+                    let is_done = self.moves(&values, record, run, changed, routed)?
+                        || self.target.update(&values, record, run, changed)?;
+                    if !is_done {
+                        continue;
                     }
                 }
-                None => self.delete(record, run, changed)?,
+                None => {
+                    if !self.target.delete(record, run, changed)? {
+                        continue;
+                    }
+                }
             }
+            count += 1;
             self.target.give_back(&run.frame, emit)?;
         }
         Ok(count)
@@ -334,7 +361,7 @@ impl Change {
             Locked::Wait(event) => return Err(run.ctx().wait(event)),
             Locked::Gone | Locked::Skipped => return Err(Error::bug("a locked row is gone")),
         }
-        self.delete(record, run, changed)?;
+        self.target.delete(record, run, changed)?;
         movement.insert(&new, run, routed)?;
         // RETURNING and WITH CHECK OPTION read the row as one of the partition that it left.
         if !self.target.returning.is_empty() || !self.target.checks.is_empty() {
@@ -354,6 +381,7 @@ impl Change {
             }
             Ok(ControlFlow::Continue(()))
         })?;
+        run.ctx().check_values()?;
         Ok(found)
     }
 
@@ -372,14 +400,6 @@ impl Change {
         }
         Ok(locked)
     }
-
-    fn delete<'a>(&'a self, record: RecordId, run: &Run<'a>, changed: &mut Vec<Changed<'a>>) -> Result<()> {
-        if !self.target.foreign.is_empty() {
-            changed.push(Changed { record, old: run.slot(TARGET).get(), new: None });
-        }
-        let waits = run.txn(|txn| txn.delete(&self.target.writer.table, record, run.guard()))?;
-        waits.map_or(Ok(()), |event| Err(run.ctx().wait(event)))
-    }
 }
 
 impl Insert {
@@ -393,11 +413,22 @@ impl Insert {
 
     /// Whether one run can insert several rows of parameters.
     pub(crate) fn takes_rows(&self) -> bool {
-        matches!(&self.rows, Rows::Values(rows) if rows.len() == 1) && !self.made_first
+        // A trigger of the whole statement runs once for each statement.
+        let is_whole = self.target.writer.table.schema.triggers.iter().any(|one| !one.each_row);
+        matches!(&self.rows, Rows::Values(rows) if rows.len() == 1) && !self.made_first && !is_whole
     }
 
     pub(crate) fn written(&self) -> impl Iterator<Item = &Arc<RowTable>> {
         self.target.written().chain(self.routes.iter().flat_map(|routes| routes.written()))
+    }
+
+    pub(crate) fn statement_triggers(&self) -> Vec<StatementTrigger> {
+        let table = &self.target.writer.table.schema;
+        let mut triggers: Vec<StatementTrigger> = statement_triggers(table, TriggerEvent::Insert, |_| false).collect();
+        if let Conflict::Update { set, .. } = &self.conflict {
+            triggers.extend(statement_triggers(table, TriggerEvent::Update, |at| is_in(set, at)));
+        }
+        triggers
     }
 
     /// Returns the number of rows inserted or updated.
@@ -414,7 +445,7 @@ impl Insert {
         let mut run = Run::new(&self.tables, ctx, Vec::new());
         let (mut count, mut done) = (0, Done::default());
         let mut one = |values: &[Datum<'a>], run: &mut Run<'a>| -> Result<()> {
-            if self.row(values, run, &mut done)? {
+            if !ctx.misses() && self.row(values, run, &mut done)? {
                 count += 1;
                 self.target.give_back(&run.frame, emit)?;
             }
@@ -443,6 +474,7 @@ impl Insert {
                 }
             }
         }
+        ctx.check_values()?;
         let changes = Changes { changed: done.changed, routed: done.routed };
         check_or_defer(Late { of: LateOf::Insert(self), changes, run })?;
         Ok(count)
@@ -475,7 +507,8 @@ impl Insert {
             return self.routed_row(routes, values, run, done);
         }
         let Target { writer, foreign, .. } = &self.target;
-        let row = writer.make(values, run)?;
+        let Some(values) = writer.before_insert(values, run)? else { return Ok(false) };
+        let row = writer.make(&values, run)?;
         run.ctx().change()?;
         loop {
             let put = run.txn(|txn| txn.insert(&writer.table, row.into(), run.guard()))?;
@@ -488,6 +521,7 @@ impl Insert {
                     if !foreign.is_empty() {
                         done.changed.push(Changed { record, old: None, new: Some(row) });
                     }
+                    writer.note_change(TriggerEvent::Insert, (None, Some(row)), &[], run)?;
                     return self.target.check(row, run).map(|()| true);
                 }
                 Put::Duplicate { index, record } => (index, record),
@@ -518,7 +552,7 @@ impl Insert {
                     }
                     done.touched.insert(record);
                     let changes = Target::changes(set, run)?;
-                    return self.target.update(&changes, record, run, &mut done.changed).map(|()| true);
+                    return self.target.update(&changes, record, run, &mut done.changed);
                 }
                 _ => return Err(writer.duplicate(index, &writer.values(row)?, &run.frame)),
             }
@@ -726,17 +760,19 @@ impl Target {
         set.iter().map(|(column, value)| Ok((*column, value.eval(&run.frame)?))).collect()
     }
 
-    /// Updates the row in slot `TARGET`. Precondition: its record is locked.
+    /// Updates the row in slot `TARGET`; returns whether a trigger let it. Precondition: its record is locked.
     fn update<'a>(
         &'a self,
         changes: &[(usize, Datum<'a>)],
         record: RecordId,
         run: &mut Run<'a>,
         changed: &mut Vec<Changed<'a>>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let table = &self.writer.table;
         let old = run.slot(TARGET).get().ok_or_else(|| Error::bug("an updated row does not exist"))?;
-        let row = self.writer.change(old, changes, run)?;
+        let set = changes;
+        let Some(changes) = self.writer.before_update(old, set, run)? else { return Ok(false) };
+        let row = self.writer.change(old, &changes, run)?;
         let put = run.txn(|txn| txn.update(table, record, row.into(), run.guard()))?;
         match put {
             // A row with another primary key is in another record.
@@ -744,11 +780,28 @@ impl Target {
                 if !self.foreign.is_empty() {
                     changed.push(Changed { record, old: Some(old), new: Some(row) });
                 }
-                self.check(row, run)
+                self.writer.note_change(TriggerEvent::Update, (Some(old), Some(row)), set, run)?;
+                self.check(row, run).map(|()| true)
             }
             Put::Wait(event) => Err(run.ctx().wait(event)),
             Put::Duplicate { index, .. } => Err(self.writer.duplicate(index, &self.writer.values(row)?, &run.frame)),
         }
+    }
+
+    /// Deletes the row in slot `TARGET`; returns whether a trigger let it. Precondition: its record is locked.
+    fn delete<'a>(&'a self, record: RecordId, run: &Run<'a>, changed: &mut Vec<Changed<'a>>) -> Result<bool> {
+        let old = run.slot(TARGET).get().ok_or_else(|| Error::bug("a deleted row does not exist"))?;
+        if !self.writer.before_delete(old, run)? {
+            return Ok(false);
+        }
+        if !self.foreign.is_empty() {
+            changed.push(Changed { record, old: Some(old), new: None });
+        }
+        if let Some(event) = run.txn(|txn| txn.delete(&self.writer.table, record, run.guard()))? {
+            return Err(run.ctx().wait(event));
+        }
+        self.writer.note_change(TriggerEvent::Delete, (Some(old), None), &[], run)?;
+        Ok(true)
     }
 
     /// Checks the row in slot `TARGET` for the views through which it was changed.

@@ -79,6 +79,10 @@ pub(crate) struct ExecContext<'a> {
     asked: Cell<usize>,
     /// The current slice; `None` if the query runs in one piece.
     part: Option<Slice>,
+    /// Functions of users, if the statement may call any.
+    routines: Option<&'a dyn scalar::Routines>,
+    /// Whether the run is void, because a function's value is not known yet.
+    is_void: Cell<bool>,
 }
 
 /// The source of rows.
@@ -166,6 +170,8 @@ impl<'a> ExecContext<'a> {
             further: Cell::new(&[]),
             arena,
             guard,
+            routines: session.zone.facts().and_then(|facts| facts.routines.as_deref()),
+            is_void: Cell::new(false),
             session,
             values: OnceCell::new(),
             subqueries: parts.subqueries,
@@ -334,6 +340,32 @@ impl<'a> ExecContext<'a> {
         Error::new(SqlState::LOCK_NOT_AVAILABLE, "the statement waits")
     }
 
+    /// The functions of users.
+    ///
+    /// # Errors
+    /// 0A000 where a statement calls none.
+    pub(crate) fn routines(&self) -> Result<&'a dyn scalar::Routines> {
+        self.routines.ok_or_else(|| Error::unsupported("functions of users are not supported here"))
+    }
+
+    /// Whether a function of a user had no value yet since the last question. What was computed since is void: the caller
+    /// goes on with the next row, so that one run finds the calls of all rows.
+    pub(crate) fn misses(&self) -> bool {
+        let misses = self.routines.is_some_and(scalar::Routines::missed);
+        if misses {
+            self.is_void.set(true);
+        }
+        misses
+    }
+
+    /// Ends a run that is void, with an error that no client sees.
+    pub(crate) fn check_values(&self) -> Result<()> {
+        if self.misses() || self.is_void.get() {
+            return Err(Error::bug("a statement that was not run again with the values of its functions"));
+        }
+        Ok(())
+    }
+
     /// The event to wait for, if the run ended by [`ExecContext::wait`].
     pub(crate) fn waits(&self) -> Option<Event> {
         self.waits.borrow_mut().take()
@@ -346,6 +378,7 @@ impl<'a> ExecContext<'a> {
 
     /// Counts a row change, which costs like [`LOOKS_PER_CHANGE`] reads.
     pub(crate) fn change(&self) -> Result<()> {
+        self.misses();
         self.look_for(LOOKS_PER_CHANGE)
     }
 
@@ -552,7 +585,7 @@ fn join<'a>(steps: &'a [Step], run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<
     let mut found = false;
     let flow = candidates(step, &step.access, run, &mut |run| {
         for condition in step.outer.on() {
-            if !condition.holds(&run.frame)? {
+            if !condition.holds(&run.frame)? || run.ctx().misses() {
                 return Ok(ControlFlow::Continue(()));
             }
         }
@@ -572,7 +605,7 @@ fn join<'a>(steps: &'a [Step], run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<
 
 fn onwards<'a>(step: &'a Step, rest: &'a [Step], run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<Flow> {
     for condition in &step.filter {
-        if !condition.holds(&run.frame)? {
+        if !condition.holds(&run.frame)? || run.ctx().misses() {
             return Ok(ControlFlow::Continue(()));
         }
     }
@@ -634,7 +667,7 @@ fn hashed<'a>(
     let mut key = Vec::new();
     let _: Flow = candidates(step, from, run, &mut |run| {
         for condition in filter {
-            if !condition.holds(&run.frame)? {
+            if !condition.holds(&run.frame)? || run.ctx().misses() {
                 return Ok(ControlFlow::Continue(()));
             }
         }
@@ -1190,6 +1223,13 @@ impl KeyTestBytes {
     }
 }
 
+/// A function that the statement calls changed a row that it changes itself.
+fn written_by_call() -> Error {
+    let text = "tuple to be updated was already modified by an operation triggered by the current command";
+    Error::new(SqlState::TRIGGERED_DATA_CHANGE_VIOLATION, text)
+        .with_hint("Change the row in one place: in the function, or in the statement that calls it.")
+}
+
 /// Locks the rows in these slots. If one has changed since it was read, evaluates the conditions again. Returns
 /// false if the joined row no longer qualifies.
 pub(crate) fn lock<'a>(locks: &[(usize, Lock)], conditions: &'a [Expr], run: &mut Run<'a>) -> Result<bool> {
@@ -1202,6 +1242,9 @@ pub(crate) fn lock<'a>(locks: &[(usize, Lock)], conditions: &'a [Expr], run: &mu
         run.ctx().change()?;
         let locked = run.txn(|txn| txn.lock_row(&run.tables[*slot], record, lock.mode, lock.policy, run.guard()))?;
         match locked {
+            Locked::Row { .. } if run.txn(|txn| Ok(txn.is_written_by_call(&run.tables[*slot], record)))? => {
+                return Err(written_by_call());
+            }
             // Changed by this statement before: the first change stays, as in PostgreSQL.
             Locked::Row { .. } if run.txn(|txn| Ok(txn.has_hidden(&run.tables[*slot], record)))? => return Ok(false),
             Locked::Row { row, changed } => {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
 use env::Event;
-use model::{Datum, Deferral, Error, Referential, Result, RowForeignKey, SqlState, TableId, Type};
+use model::{Datum, Deferral, Error, Referential, Result, RowForeignKey, SqlState, TableId, TriggerEvent, Type};
 use rows::{Direction, IndexData, Isolation, LockMode, Locked, Put, RecordId, RowTable, Txn, WaitPolicy, key};
 
 use crate::cast::text_of_column;
@@ -262,31 +262,41 @@ impl ForeignKeys {
         if !reference.is_child(Some(row), old_key)? {
             return Ok(None);
         }
-        if deletes {
-            let waits = run.txn(|txn| txn.delete(table, record, guard))?;
-            return match waits {
-                Some(event) => Err(run.ctx().wait(event)),
-                None => Ok(Some(Changed { record, old: Some(row), new: None })),
-            };
-        }
         let writer = self.tables.get(node).and_then(|node| node.writer.as_ref());
         let writer = writer.ok_or_else(|| Error::bug("a foreign key action on a table without a writer"))?;
-        let all: Vec<usize> = (0..table.schema.columns.len()).collect();
-        let mut values = fields(table, row, &all)?;
+        if deletes {
+            if !writer.before_delete(row, run)? {
+                return Ok(None);
+            }
+            if let Some(event) = run.txn(|txn| txn.delete(table, record, guard))? {
+                return Err(run.ctx().wait(event));
+            }
+            writer.note_change(TriggerEvent::Delete, (Some(row), None), &[], run)?;
+            return Ok(Some(Changed { record, old: Some(row), new: None }));
+        }
+        let mut set = Vec::new();
         let chosen = &reference.def.delete_columns;
         let is_set = |column: &usize| new_key.is_some() || chosen.is_empty() || chosen.contains(column);
         for (at, column) in reference.def.columns.iter().enumerate().filter(|(_, column)| is_set(column)) {
-            values[*column] = match (action, new_key) {
+            let value = match (action, new_key) {
                 (Referential::Cascade, Some(key)) => rows::coerce(table.schema.columns[*column].ty, key[at].clone())?,
                 (Referential::SetDefault, _) => defaults[at].eval(&run.frame)?,
                 _ => Datum::Null,
             };
+            set.push((*column, value));
         }
+        let Some(changes) = writer.before_update(row, &set, run)? else { return Ok(None) };
+        let all: Vec<usize> = (0..table.schema.columns.len()).collect();
+        let mut values = fields(table, row, &all)?;
+        changes.iter().for_each(|(at, value)| values[*at] = value.clone());
         let new = writer.make(&values, run)?;
         let put = run.txn(|txn| txn.update(table, record, new.into(), guard))?;
         match put {
             // A row with another primary key is in another record.
-            Put::Done(record) => Ok(Some(Changed { record, old: Some(row), new: Some(new) })),
+            Put::Done(record) => {
+                writer.note_change(TriggerEvent::Update, (Some(row), Some(new)), &set, run)?;
+                Ok(Some(Changed { record, old: Some(row), new: Some(new) }))
+            }
             Put::Wait(event) => Err(run.ctx().wait(event)),
             Put::Duplicate { index, .. } => Err(writer.duplicate(index, &writer.values(new)?, &run.frame)),
         }

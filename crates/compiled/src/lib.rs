@@ -36,12 +36,12 @@ mod predicate;
 mod select;
 mod sequences;
 mod sort_limit;
-#[expect(clippy::large_enum_variant, reason = "a plan has one `Work`; a box would add an indirection")]
 mod statement;
 mod stored_expressions;
 mod subquery;
 #[cfg(test)]
 mod tests;
+mod triggers;
 mod types;
 
 pub use array::{ParamType, array_of, array_of_binary, array_of_text};
@@ -57,3 +57,4 @@ pub use partition_bounds::{bound_text, key_text as partition_key_text, ordered_c
 pub use select::Output;
 pub use sequences::{Numbers, is_of_sequence};
 pub use statement::{Compiled, Ran, Reading, Session, Tables, run};
+pub use triggers::{StatementTrigger, statement_triggers};

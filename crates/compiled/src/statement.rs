@@ -15,10 +15,11 @@ use crate::cast::Zone;
 use crate::dml::merge::Merge;
 use crate::dml::{Change, Insert, Late};
 use crate::exec::{ExecContext, ReadSource, ResumePoint, Slice, SubPlans};
-use crate::lower::Parts;
+use crate::lower::{Asks, Parts};
 use crate::select::{Output, Select};
 use crate::sequences::Numbers;
 use crate::sort_limit::Emit;
+use crate::triggers::StatementTrigger;
 
 /// Catalog lookups for statements.
 pub trait Tables {
@@ -73,6 +74,17 @@ impl Work {
             Work::Change(change) => change.run(ctx, emit),
             Work::Changes(changes) => Change::run_all(changes, ctx, emit),
             Work::Merge(merge) => merge.run(ctx),
+        }
+    }
+
+    fn statement_triggers(&self) -> Vec<StatementTrigger> {
+        match self {
+            Work::Select(_) => Vec::new(),
+            Work::Insert(insert) => insert.statement_triggers(),
+            Work::Change(change) => change.statement_triggers(),
+            // The table that the statement names is the first one.
+            Work::Changes(changes) => changes.first().map_or_else(Vec::new, Change::statement_triggers),
+            Work::Merge(merge) => merge.statement_triggers(),
         }
     }
 }
@@ -132,7 +144,19 @@ impl Compiled {
     /// Whether a run asks for the session's facts ([`Zone::facts`]).
     #[must_use]
     pub fn needs_facts(&self) -> bool {
-        self.parts.computes
+        self.parts.asks > Asks::Nothing
+    }
+
+    /// Whether a run may need values of users' functions: its [`Zone::facts`] must have those that are known.
+    #[must_use]
+    pub fn calls_routines(&self) -> bool {
+        self.parts.asks == Asks::Calls
+    }
+
+    /// Triggers that run once for the statement, or for a change in WITH, in the order in which they run.
+    #[must_use]
+    pub fn statement_triggers(&self) -> Vec<StatementTrigger> {
+        self.works().flat_map(Work::statement_triggers).collect()
     }
 
     /// Types of the parameters, `$1` first.
@@ -271,7 +295,9 @@ impl Compiled {
     /// Runs the changes in WITH and the statement's own work. None of its queries sees any of its changes.
     fn hiding<'a>(&'a self, ctx: &'a ExecContext<'a>, emit: Emit<'_, 'a>) -> Result<u64> {
         ctx.txn(|txn| {
-            txn.hide_changes();
+            if !txn.hides_changes() {
+                txn.hide_changes();
+            }
             Ok(())
         })?;
         let ran = self.in_order(ctx, emit);
@@ -321,6 +347,7 @@ impl Compiled {
 /// - on an error: returns to the savepoint; the transaction has failed.
 ///
 /// Arguments:
+/// - `txn`: if it hides changes ([`Txn::hide_calls`]), it shows them afterwards.
 /// - `params`: NULL, or of the types of [`Compiled::params`]; of several rows if [`Compiled::takes_rows`].
 /// - `guard`: epoch guard under which rows are borrowed.
 /// - `sink`: receives each result row, with the types of [`Compiled::columns`]; char(n) without padding. Its errors
@@ -338,11 +365,12 @@ pub fn run(
 ) -> Result<Ran> {
     compiled.check(params)?;
     let arena = Bump::new();
+    let hides = compiled.parts.hides || txn.hides_changes();
     let ctx = ExecContext::new(params, &arena, guard, session, compiled.sub_plans(), ReadSource::of(txn));
     let ctx = if compiled.takes_rows() { ctx.with_rows_of(compiled.parts.params.len()) } else { ctx };
-    let ctx = if compiled.parts.hides { ctx.with_late_checks() } else { ctx };
+    let ctx = if hides { ctx.with_late_checks() } else { ctx };
     let emit: Emit<'_, '_> = &mut |row| sink(row).map(ControlFlow::Continue);
-    let ran = if compiled.parts.hides { compiled.hiding(&ctx, emit) } else { compiled.work.run(&ctx, emit) };
+    let ran = if hides { compiled.hiding(&ctx, emit) } else { compiled.work.run(&ctx, emit) };
     match (ran, ctx.waits()) {
         (Ok(rows), _) => Ok(Ran::Done { rows }),
         (Err(_), Some(event)) => Ok(Ran::Wait(event)),

@@ -18,7 +18,7 @@ use rows::RowTable;
 
 use crate::constraints::{Checks, DomainColumn, GeneratedColumn, TARGET};
 use crate::expr::{Expr, Value};
-use crate::lower::{Lower, Parts, lower_expression};
+use crate::lower::{Asks, Lower, Parts, lower_expression};
 use crate::statement::Tables;
 
 /// The stored expressions that a statement needs.
@@ -31,6 +31,11 @@ pub(crate) struct StoredExpressions<'s> {
 }
 
 impl StoredExpressions<'_> {
+    /// Notes what a statement asks of the session besides.
+    pub(crate) fn ask(&mut self, asks: Asks) {
+        self.parts.asks |= asks;
+    }
+
     /// The CHECK constraints of a table. They may have tens of thousands of constants, so that all plans of all sessions
     /// share them, unless a constant was read by the session's settings.
     ///
@@ -40,22 +45,23 @@ impl StoredExpressions<'_> {
         if let Some(checks) = table.derived.get::<Checks>()
             && self.has_domains_of(&checks)
         {
-            self.parts.computes |= checks.computes;
+            self.parts.asks |= checks.asks;
             return Ok(checks);
         }
         let (mut checks, mut is_shared) = (Checks::default(), true);
         for check in &table.schema.checks {
             let expr = parsed(&check.condition)?;
             let (condition, needs) = self.noted(&expr, Some(table), DefinitionClause::Check, self.tables)?;
-            is_shared &= !needs.has_session_constants;
-            checks.computes |= needs.computes;
+            // A function of a user may be replaced.
+            is_shared &= !needs.has_session_constants && !calls_routines(&expr);
+            checks.asks |= needs.asks;
             checks.conditions.push((check.name.clone(), condition));
         }
         for (at, column) in table.schema.columns.iter().enumerate() {
             let Some(sql) = &column.generated else { continue };
             let (value, needs) = generated(sql, table, at, TARGET, self.tables)?;
             is_shared &= !needs.has_session_constants;
-            checks.computes |= needs.computes;
+            checks.asks |= needs.asks;
             let (mut reads, is_hidden) = (reads(sql, &table.schema)?, column.is_hidden());
             let predicates = predicates_of(&table.schema, at);
             // A row that enters an index needs its key, also when the key's own columns are not changed.
@@ -76,7 +82,7 @@ impl StoredExpressions<'_> {
                 let (expr, of) = (parsed(&domain_cast(column, domain))?, table_column(column));
                 let (elements, needs) = self.noted(&expr, Some(table), DefinitionClause::Using(&of), self.tables)?;
                 is_shared &= !needs.has_session_constants;
-                checks.computes |= needs.computes;
+                checks.asks |= needs.asks;
                 let elements = Some(elements);
                 checks.domains.push(DomainColumn { column: at, domain: name, not_null, checks: conditions, elements });
                 continue;
@@ -87,15 +93,15 @@ impl StoredExpressions<'_> {
                 for check in &domain.checks {
                     let expr = domain_check(&check.condition, &column.name)?;
                     let (condition, needs) = self.noted(&expr, Some(table), DefinitionClause::Check, self.tables)?;
-                    is_shared &= !needs.has_session_constants;
-                    checks.computes |= needs.computes;
+                    is_shared &= !needs.has_session_constants && !calls_routines(&expr);
+                    checks.asks |= needs.asks;
                     conditions.push((check.name.clone(), condition));
                 }
             }
             let (domain, elements) = (name, None);
             checks.domains.push(DomainColumn { column: at, domain, not_null, checks: conditions, elements });
         }
-        self.parts.computes |= checks.computes;
+        self.parts.asks |= checks.asks;
         let checks = Arc::new(checks);
         if is_shared {
             table.derived.keep(&checks);
@@ -153,7 +159,7 @@ impl StoredExpressions<'_> {
         tables: &dyn Tables,
     ) -> Lower<(Expr, Parts)> {
         let (lowered, needs) = lowered(expr, table, clause, tables, self.session)?;
-        self.parts.computes |= needs.computes;
+        self.parts.asks |= needs.asks;
         // Constants by the time zone and styles hold as long as the plan of a table: until a setting changes.
         self.parts.has_session_constants |= needs.has_session_constants && reads_clock(expr);
         self.parts.counts |= needs.counts;
@@ -357,6 +363,24 @@ pub(crate) fn key_type(expr: &ast::Expr, table: &Arc<RowTable>, session: &scalar
     Ok((ty, is_immutable))
 }
 
+/// Whether an expression calls functions of users, which have their schemas in stored expressions.
+fn calls_routines(expr: &ast::Expr) -> bool {
+    struct Calls;
+    impl ast::Visitor for Calls {
+        type Break = ();
+
+        fn enter_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
+            match &expr.kind {
+                ExprKind::Function(call) if call.name.schema().is_some_and(|schema| *schema != *"pg_catalog") => {
+                    ControlFlow::Break(())
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    ast::Visitor::visit_expr(&mut Calls, expr).is_break()
+}
+
 /// Whether a constant may be a time of the clock, such as `'today'`.
 fn reads_clock(expr: &ast::Expr) -> bool {
     struct Constants;
@@ -525,6 +549,11 @@ struct Facts<'s>(&'s scalar::Session);
 impl binder::Schema for Facts<'_> {
     fn table(&self, _: Option<&str>, _: &str) -> Result<Option<Arc<Table>>> {
         Ok(None)
+    }
+
+    fn routines(&self, schema: Option<&str>, name: &str) -> Vec<Arc<binder::Routine>> {
+        let named = self.0.routines.as_ref().map(|routines| routines.named(schema, name)).unwrap_or_default();
+        named.into_iter().filter_map(|one| one.downcast().ok()).collect()
     }
 
     fn session(&self) -> &scalar::Session {

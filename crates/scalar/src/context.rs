@@ -1,12 +1,15 @@
 //! The environment that the evaluation of an expression may use.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use bumpalo::Bump;
 use jiff::tz::TimeZone;
 use model::{Error, Result, SqlState};
 
+use crate::expr::Call;
 use crate::objects::Objects;
+use crate::value::Value;
 
 /// Maximum size of a computed value in bytes, as in PostgreSQL.
 const VALUE_BYTES_MAX: usize = (1 << 30) - 1;
@@ -44,6 +47,45 @@ pub struct Session {
     pub value_bytes_max: usize,
     /// Tables, roles and settings; without them, functions about them are not supported.
     pub objects: Option<Arc<dyn Objects>>,
+    /// Functions of users; without it, they are not supported.
+    pub routines: Option<Arc<dyn Routines>>,
+}
+
+/// Numbers of users' functions begin here; all functions of the catalog are below.
+pub const FIRST_ROUTINE: u32 = 16_384;
+
+/// Calls functions of users, which may run statements of the session.
+pub trait Routines: std::fmt::Debug + Send + Sync {
+    /// Descriptions of the functions with a name, of a schema or of the search path, in the form that the binder reads.
+    fn named(&self, _schema: Option<&str>, _name: &str) -> Vec<Arc<dyn Any + Send + Sync>> {
+        Vec::new()
+    }
+
+    /// Whether a call since the last question has no value yet: what was computed with it is void, and the statement runs
+    /// again when the value is known.
+    fn missed(&self) -> bool {
+        false
+    }
+
+    /// Notes the call of a trigger's function, which is made when the statement is complete.
+    ///
+    /// # Errors
+    /// 0A000 where nobody makes such calls.
+    fn note(&self, _call: &Call, _arguments: &[model::Datum<'_>]) -> Result<()> {
+        Err(model::Error::unsupported("triggers are not supported here"))
+    }
+
+    /// The value of a function.
+    ///
+    /// # Errors
+    /// Those of the function.
+    fn value(&self, call: &Call, arguments: &[model::Datum<'_>]) -> Result<Value>;
+
+    /// The rows of a function that returns a set.
+    ///
+    /// # Errors
+    /// Those of the function.
+    fn rows(&self, call: &Call, arguments: &[model::Datum<'_>]) -> Result<Vec<Value>>;
 }
 
 /// What differs at each call: the session's database has a clock and random numbers, this crate has none.
@@ -93,6 +135,7 @@ impl Default for Session {
             schema: Some("public".to_owned()),
             value_bytes_max: VALUE_BYTES_MAX,
             objects: None,
+            routines: None,
         }
     }
 }

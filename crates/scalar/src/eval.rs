@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use catalog::{TypeId, builtin};
 use model::{Array, ArrayDimension, Datum, Error, Record, Result, SqlState};
 
-use crate::context::Context;
+use crate::context::{Context, FIRST_ROUTINE};
 use crate::expr::{BooleanTest, Call, Comparison, DomainTest, Expr, ExprKind, SqlValue, Subscript};
 use crate::registry;
 
@@ -433,12 +433,24 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
 /// Those of the function; 0A000 without implementation.
 pub fn apply<'a>(call: &Call, arguments: &[Datum<'a>], ctx: &Context<'a>) -> Result<Datum<'a>> {
     let Some((function, is_strict)) = registry::implementation(call.function) else {
+        if call.function >= FIRST_ROUTINE {
+            return apply_routine(call, arguments, ctx);
+        }
         return apply_of_objects(call, arguments, ctx);
     };
     if is_strict && arguments.iter().any(Datum::is_null) {
         return Ok(Datum::Null);
     }
     function(arguments, call, ctx)
+}
+
+/// Calls a function of a user.
+fn apply_routine<'a>(call: &Call, arguments: &[Datum<'a>], ctx: &Context<'a>) -> Result<Datum<'a>> {
+    let Some(routines) = &ctx.session.routines else {
+        return Err(Error::unsupported("a function of a user is not supported here"));
+    };
+    let value = routines.value(call, arguments)?;
+    Ok(crate::value::copied(&value.datum(), ctx.arena))
 }
 
 /// Calls a function about the database's objects.

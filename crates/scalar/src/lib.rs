@@ -38,7 +38,7 @@ mod time;
 mod time_series;
 
 pub use arrays::{Part, assign_part};
-pub use context::{Context, DateOrder, DateStyle, IntervalStyle, Session};
+pub use context::{Context, DateOrder, DateStyle, FIRST_ROUTINE, IntervalStyle, Routines, Session};
 pub use eval::{Row, domain_null, domain_violation, eval};
 pub use expr::{
     BooleanTest, Call, Comparison, DomainTest, Expr, ExprKind, Place, SqlValue, Subquery, SubqueryKind, Subscript,
@@ -52,4 +52,4 @@ pub use registry::{
 pub use send::send;
 pub use time::{date_difference, date_plus_days, zone_abbreviations, zone_moment};
 pub use typmod::with_typmod;
-pub use value::Value;
+pub use value::{Value, copied};

@@ -30,11 +30,11 @@ pub trait Objects: Debug + Send + Sync {
         Vec::new()
     }
 
-    /// The number of the object with a name. `ty` is `regclass`, `regnamespace`, `regrole`, or `regtype` for
-    /// the type of a table's rows or of a user.
+    /// The number of the object with a name. `ty` is `regclass`, `regnamespace`, `regrole`, `regproc` or `regprocedure` for
+    /// a function of a user, or `regtype` for the type of a table's rows or of a user.
     ///
     /// # Errors
-    /// 42P01, 3F000 or 42704 if there is none.
+    /// 42P01, 3F000, 42883 or 42704 if there is none; 42725 if there are several.
     fn number(&self, name: &str, ty: TypeId) -> Result<u32>;
 
     /// The name of the object with a number, with its schema where the search path does not find it; `None` if there is

@@ -172,7 +172,8 @@ pub(crate) fn implementation(number: u32) -> Option<(Function, bool)> {
 #[must_use]
 pub fn has_function(number: u32, session: &Session) -> bool {
     let of_objects = || session.objects.as_ref().is_some_and(|objects| objects.has_function(number));
-    implementation(number).is_some() || of_objects()
+    let is_routine = number >= crate::context::FIRST_ROUTINE && session.routines.is_some();
+    implementation(number).is_some() || is_routine || of_objects()
 }
 
 /// The implementation of a set-returning function.

@@ -378,6 +378,8 @@ fn act(draft: &mut Draft<'_>, action: &A) -> Result<()> {
             let at = draft.column(column)?;
             draft.add_identity(at, *always, options)
         }
+        A::EnableTrigger { name, .. } => super::trigger::set_disabled(draft, name, false),
+        A::DisableTrigger(name) => super::trigger::set_disabled(draft, name, true),
         A::ValidateConstraint(name) => draft.validate(name),
         A::AlterConstraint { name, attributes } => draft.alter_constraint(name, *attributes),
         A::DropIdentity { column, if_exists } => draft.drop_identity(column, *if_exists),

@@ -17,7 +17,7 @@ use super::inheritance::type_conflict;
 use super::sequence::Given;
 use super::table_constraints::{NewConstraint, check_types, refuse_deferred, refuse_nulls_not_distinct};
 use super::table_work::Field;
-use super::{Change, Notice, Object, create, drop, indexes, names, sequence, types};
+use super::{Change, Notice, Object, create, drop, indexes, names, sequence, trigger, types};
 use crate::expr::{Expr, Value};
 use crate::sequences::SessionFunction;
 use crate::stored_expressions::{self, parsed};
@@ -552,6 +552,7 @@ impl Draft<'_> {
             format!("column {} of table {}", self.name_of(at), names::display_name(&self.next.name, self.catalog));
         self.drop_views(at, &what, cascade)?;
         self.drop_computed(at, &what, cascade)?;
+        trigger::drop_column(self, at, &what, cascade)?;
         self.drop_referring(&what, &what, cascade, &|_, key| key.referred.contains(&at))?;
         let hidden = self.computed_from(at, true)?;
         let uses = |index: &RowIndex| index.uses().any(|column| column == at || hidden.contains(&column));
@@ -636,7 +637,7 @@ impl Draft<'_> {
                 *sql = expressions::renamed(sql, &old, &new)?;
             }
         }
-        Ok(())
+        trigger::rename_column(&mut self.next, &old, &new)
     }
 }
 

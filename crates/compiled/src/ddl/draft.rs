@@ -62,6 +62,7 @@ impl<'c> Draft<'c> {
             secondary: Vec::new(),
             checks: Vec::new(),
             foreign_keys: Vec::new(),
+            triggers: Vec::new(),
         };
         Draft::from(next, None, catalog, session)
     }

@@ -292,6 +292,27 @@ fn lasting_type(ty: &mut ast::TypeName, session: &scalar::Session) {
     }
 }
 
+/// An expression whose users' functions have their schemas: the search path of a later session may be another.
+///
+/// # Errors
+/// Of a session without facts.
+pub(super) fn with_functions(expr: &ast::Expr, session: Session<'_>) -> Result<ast::Expr> {
+    let mut expr = expr.clone();
+    let Some(routines) = &session.facts()?.routines else { return Ok(expr) };
+    expr.visit_mut(&mut |part| {
+        let ExprKind::Function(call) = &mut part.kind else { return };
+        let name = &mut call.name;
+        if name.qualifier.is_empty() && catalog::builtin().functions_named(&name.name).next().is_none() {
+            let found = routines.named(None, &name.name);
+            let found = found.first().and_then(|one| one.downcast_ref::<binder::Routine>());
+            if let Some(routine) = found {
+                name.qualifier = Box::new([Ident::new(&routine.schema)]);
+            }
+        }
+    });
+    Ok(expr)
+}
+
 /// Names a type by the words that SQL has for it, such as `integer` for `int4`.
 fn system_type(ty: &mut ast::TypeName) {
     if !ty.name.qualifier.is_empty() {
@@ -403,7 +424,7 @@ fn qualified(name: &TableName) -> String {
 /// # Errors
 /// As [`canonical`] and [`default`].
 pub(super) fn canonical_default(expr: &ast::Expr, catalog: &dyn Catalog, session: Session<'_>) -> Result<String> {
-    let mut expr = expr.clone();
+    let mut expr = with_functions(expr, session)?;
     rename_sequences(&mut expr, &mut |parts| Ok(Some(constant(&qualified(&sequence(parts, catalog)?.name)))))?;
     canonical(&expr, session)
 }

@@ -8,10 +8,11 @@ use parser::ast::{Expr as Expression, ExprKind};
 use super::column::SYSTEM_COLUMNS;
 use super::draft::Draft;
 use super::expressions;
+use super::function_bodies::with_bodies;
 use super::names::display_name;
 use super::table_work::Field;
 use super::{drop, indexes};
-use crate::stored_expressions::{columns, index_key, parsed, predicates_of};
+use crate::stored_expressions::{columns, index_key, parsed, predicates_of, table_column};
 
 /// 42P17
 const INVALID_OBJECT_DEFINITION: SqlState = SqlState("42P17");
@@ -21,6 +22,8 @@ impl Draft<'_> {
     pub(super) fn add_generated(&mut self) -> Result<()> {
         for (at, expr) in std::mem::take(&mut self.generated) {
             let table = self.table()?;
+            let column = table_column(&table.schema.columns[at]);
+            let expr = with_bodies(&expr, DefinitionClause::Generated(&column), self.session)?;
             expressions::generated(&expr, &table, at, self.session)?;
             self.next.columns[at].generated = Some(expressions::canonical(&expr, self.session)?);
             self.recompute(at);
@@ -40,6 +43,7 @@ impl Draft<'_> {
         self.check_system_columns(expr)?;
         let table = self.table()?;
         let clause = if is_predicate { DefinitionClause::IndexPredicate } else { DefinitionClause::IndexKey };
+        let expr = &with_bodies(expr, clause, self.session)?;
         let ty = expressions::index_expression(expr, &table, clause, self.session)?;
         let text = expressions::canonical(expr, self.session)?;
         let is_it =

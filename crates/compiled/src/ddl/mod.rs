@@ -4,7 +4,7 @@
 //! - [`define`]: plans a statement against a [`Catalog`]; the resulting [`Definition`] is applied without knowledge of
 //!   SQL.
 //! - `draft`, `column`, `table_constraints`: a table description while it changes; `create`, `alter`, `index`,
-//!   `drop`, `sequence`, `view`, `user_types`: statements.
+//!   `drop`, `sequence`, `trigger`, `view`, `user_types`: statements.
 //! - `expressions`: CHECK and DEFAULT; `generated`: generated columns, and expressions of indexes; `types`: column types; `names`: name resolution and generated names;
 //!   `table_work`: work on existing rows.
 //!
@@ -17,6 +17,7 @@ mod create;
 mod draft;
 mod drop;
 mod expressions;
+mod function_bodies;
 mod generated;
 mod index;
 mod inheritance;
@@ -27,6 +28,7 @@ mod table_constraints;
 mod table_work;
 #[cfg(test)]
 mod tests;
+mod trigger;
 mod types;
 mod user_types;
 mod view;
@@ -246,9 +248,13 @@ pub fn define(statement: &Statement, catalog: &dyn Catalog, session: Session<'_>
         Statement::AlterOwner(alter) if matches!(alter.kind, Kind::Type | Kind::Domain) => {
             user_types::set_owner(alter, catalog)
         }
+        Statement::CreateTrigger(one) => trigger::create(one, catalog, session).map(Some),
         Statement::CreateIndex(create) => index::create(create, catalog, session),
         Statement::CreateSequence(create) => sequence::create(create, catalog, session).map(Some),
         Statement::AlterSequence(alter) => sequence::alter(alter, catalog, session).map(Some),
+        Statement::Rename(rename) if let (Kind::Trigger, ObjectName::On(name, of)) = (rename.kind, &rename.object) => {
+            trigger::rename(name, of, &rename.to, catalog).map(Some)
+        }
         Statement::Rename(rename) => {
             let ObjectName::Name(name) = &rename.object else { return Ok(None) };
             match rename.kind {
@@ -280,6 +286,7 @@ pub fn define(statement: &Statement, catalog: &dyn Catalog, session: Session<'_>
             Kind::Index => drop::indexes(drop, catalog, session),
             Kind::Sequence => drop::sequences(drop, catalog).map(Some),
             Kind::View => drop::views(drop, catalog).map(Some),
+            Kind::Trigger => trigger::drop(drop, catalog).map(Some),
             _ => Ok(None),
         },
         _ => Ok(None),

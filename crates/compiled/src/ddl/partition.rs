@@ -506,6 +506,10 @@ pub(super) fn attach(
     if !child.lineage.children.is_empty() && child.lineage.key.is_none() {
         return Err(wrong_type("cannot attach inheritance parent as partition"));
     }
+    if child.triggers.iter().any(|trigger| trigger.each_row) {
+        let text = format!("table \"{table}\" has triggers FOR EACH ROW, which partitions do not support");
+        return Err(Error::unsupported(text));
+    }
     let mut draft = Draft::of(&child, catalog, session);
     super::inheritance::check_lifetimes(&child.name, &parent.name, Some("attach"))?;
     check_circle(&draft, parent)?;

@@ -330,7 +330,7 @@ impl Draft<'_> {
         let described = self.table()?;
         expressions::condition(condition, &described, self.session)?;
         let table = &self.next.name.table;
-        let condition = expressions::canonical(condition, self.session)?;
+        let condition = expressions::canonical(&expressions::with_functions(condition, self.session)?, self.session)?;
         let name = match name {
             Some(name) if self.old.is_none() && self.next.checks.iter().any(|check| check.name == name) => {
                 let text = format!("check constraint \"{name}\" already exists");
@@ -363,7 +363,7 @@ impl Draft<'_> {
         else {
             return Ok(false);
         };
-        let canonical = expressions::canonical(condition, self.session)?;
+        let canonical = expressions::canonical(&expressions::with_functions(condition, self.session)?, self.session)?;
         let table = &self.next.name.table;
         if self.next.checks.iter().any(|check| check.name == name && check.condition != canonical) {
             let text = format!("constraint \"{name}\" for relation \"{table}\" already exists");

@@ -412,6 +412,7 @@ fn new_check(
         secondary: Vec::new(),
         checks: Vec::new(),
         foreign_keys: Vec::new(),
+        triggers: Vec::new(),
     })?;
     expressions::condition(condition, &table, session)?;
     let is_taken = |name: &str| domain.checks.iter().any(|check| check.name == name);

@@ -37,6 +37,7 @@ fn table() -> RowSchema {
         secondary: Vec::new(),
         checks: Vec::new(),
         foreign_keys: Vec::new(),
+        triggers: Vec::new(),
     }
 }
 

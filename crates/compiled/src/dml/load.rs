@@ -19,13 +19,14 @@ use crate::derived_tables::Derived;
 use crate::exec::{ExecContext, ReadSource, Run, SubPlans};
 use crate::expr::Expr;
 use crate::foreign_keys::{ChangeKind, Changed, ForeignKeys};
-use crate::lower::{Lower, Parts};
+use crate::lower::{Asks, Lower, Parts};
 use crate::partitions::Routes;
 use crate::select::Output;
 use crate::sort_limit::Emit;
 use crate::statement::{Session, Tables};
 use crate::stored_expressions::StoredExpressions;
 use crate::subquery::Subquery;
+use crate::triggers::StatementTrigger;
 
 /// The plan of an INSERT of rows from outside.
 pub struct Load {
@@ -36,8 +37,8 @@ pub struct Load {
     derived: Vec<Derived>,
     /// Number of hash tables in the plan.
     hashed: usize,
-    /// Whether it has expressions that crate `scalar` computes.
-    computes: bool,
+    /// What its expressions ask of the session.
+    asks: Asks,
     /// The error of a constant expression, with which each batch fails.
     failure: Option<Error>,
 }
@@ -112,10 +113,10 @@ impl Load {
 
     /// The load of rows of these types by an INSERT.
     pub(crate) fn lowered(insert: Insert, types: Vec<Type>, parts: Parts) -> Load {
-        let Parts { subqueries, derived, hashed, computes, failure, .. } = parts;
+        let Parts { subqueries, derived, hashed, mut asks, failure, .. } = parts;
         // Values of these types are read by the session's facts.
-        let computes = computes || types.iter().any(|ty| ty.is_other());
-        Load { insert, types, subqueries, derived, hashed, computes, failure }
+        asks |= if types.iter().any(|ty| ty.is_other()) { Asks::Facts } else { Asks::Nothing };
+        Load { insert, types, subqueries, derived, hashed, asks, failure }
     }
 
     /// Tables that it writes to besides the target table: the partitions.
@@ -138,7 +139,19 @@ impl Load {
     /// Whether a run asks for the session's facts ([`crate::Zone::facts`]).
     #[must_use]
     pub fn needs_facts(&self) -> bool {
-        self.computes
+        self.asks > Asks::Nothing
+    }
+
+    /// Whether a run may need values of users' functions.
+    #[must_use]
+    pub fn calls_routines(&self) -> bool {
+        self.asks == Asks::Calls
+    }
+
+    /// Triggers that run once for all rows, in the order in which they run.
+    #[must_use]
+    pub fn statement_triggers(&self) -> Vec<StatementTrigger> {
+        self.insert.statement_triggers()
     }
 
     /// Input types, by position in the row.
@@ -203,11 +216,12 @@ impl Load {
             }
             at.field.set(None);
             let values = self.insert.values(values, &run)?;
-            if self.insert.row(&values, &mut run, &mut done)? {
+            if !ctx.misses() && self.insert.row(&values, &mut run, &mut done)? {
                 count += 1;
                 self.insert.target.give_back(&run.frame, emit)?;
             }
         }
+        ctx.check_values()?;
         let (new, changed): (Vec<_>, Vec<_>) = done.changed.into_iter().partition(|change| change.old.is_none());
         self.insert.target.foreign.follow(changed, &mut run)?;
         if let Some(routes) = &self.insert.routes {

@@ -4,17 +4,18 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use model::{Error, Result, SqlState};
+use model::{Error, Result, SqlState, TriggerEvent};
 use rows::{LockMode, Locked, Put, RecordId, RowTable, WaitPolicy};
 use rustc_hash::FxHashSet;
 
-use super::{Changes, Late, LateOf, Target, check_or_defer};
+use super::{Changes, Late, LateOf, Target, check_or_defer, is_in};
 use crate::constraints::TARGET;
 use crate::exec::{self, ExecContext, Flow, Run};
 use crate::expr::Expr;
 use crate::foreign_keys::Changed;
 use crate::from::{self, From, Source};
 use crate::plan::{self, Step};
+use crate::triggers::{StatementTrigger, statement_triggers};
 
 /// The plan of a MERGE.
 pub(crate) struct Merge {
@@ -83,6 +84,28 @@ impl Merge {
         &self.steps
     }
 
+    pub(crate) fn statement_triggers(&self) -> Vec<StatementTrigger> {
+        let table = &self.target.writer.table.schema;
+        let mut triggers: Vec<StatementTrigger> = Vec::new();
+        for event in [TriggerEvent::Insert, TriggerEvent::Update, TriggerEvent::Delete] {
+            let mut sets: Vec<&[(usize, Expr)]> = Vec::new();
+            let mut is_done = false;
+            for branch in &self.branches {
+                match (&branch.action, event) {
+                    (Action::Update(set), TriggerEvent::Update) => sets.push(set),
+                    (Action::Insert(_), TriggerEvent::Insert) | (Action::Delete, TriggerEvent::Delete) => {
+                        is_done = true
+                    }
+                    _ => {}
+                }
+            }
+            if is_done || !sets.is_empty() {
+                triggers.extend(statement_triggers(table, event, |at| sets.iter().any(|set| is_in(set, at))));
+            }
+        }
+        triggers
+    }
+
     /// Returns the number of rows inserted, updated or deleted.
     pub(crate) fn run<'a>(&'a self, ctx: &'a ExecContext<'a>) -> Result<u64> {
         let mut running = Running {
@@ -101,7 +124,9 @@ impl Merge {
             ctx.change()?;
             running.join.restore_row(one);
             count += u64::from(self.row(&mut running)?);
+            ctx.misses();
         }
+        ctx.check_values()?;
         let Running { write, changes, .. } = running;
         check_or_defer(Late { of: LateOf::Merge(self), changes, run: write })?;
         Ok(count)
@@ -131,7 +156,7 @@ impl Merge {
             running.join.slot(self.slot()).set(None);
         }
         match self.branch(false, &running.join)? {
-            Some(Branch { action: Action::Insert(values), .. }) => self.insert(values, running).map(|()| true),
+            Some(Branch { action: Action::Insert(values), .. }) => self.insert(values, running),
             _ => Ok(false),
         }
     }
@@ -173,25 +198,16 @@ impl Merge {
         }
         let old = running.join.slot(self.slot()).get();
         running.write.slot(TARGET).set(old);
-        match &branch.action {
+        let is_done = match &branch.action {
             Action::Update(set) => {
                 let values = Target::changes(set, &running.join)?;
-                self.target.update(&values, record, &mut running.write, &mut running.changes.changed)?;
+                self.target.update(&values, record, &mut running.write, &mut running.changes.changed)?
             }
-            Action::Delete => {
-                if !self.target.foreign.is_empty() {
-                    running.changes.changed.push(Changed { record, old, new: None });
-                }
-                let write = &running.write;
-                let waits = write.txn(|txn| txn.delete(&self.target.writer.table, record, write.guard()))?;
-                if let Some(event) = waits {
-                    return Err(write.ctx().wait(event));
-                }
-            }
+            Action::Delete => self.target.delete(record, &running.write, &mut running.changes.changed)?,
             Action::Nothing | Action::Insert(_) => return Ok(Some(false)),
-        }
+        };
         running.touched.insert(record);
-        Ok(Some(true))
+        Ok(Some(is_done))
     }
 
     /// Locks the row for the action of a branch; the slot then has its newest version. Returns whether that is another one
@@ -210,9 +226,10 @@ impl Merge {
         }
     }
 
-    fn insert<'a>(&'a self, values: &'a [Expr], running: &mut Running<'a>) -> Result<()> {
+    fn insert<'a>(&'a self, values: &'a [Expr], running: &mut Running<'a>) -> Result<bool> {
         let values = values.iter().map(|value| value.eval(&running.join.frame)).collect::<Result<Vec<_>>>()?;
         let (writer, write) = (&self.target.writer, &running.write);
+        let Some(values) = writer.before_insert(&values, write)? else { return Ok(false) };
         let row = writer.make(&values, write)?;
         match write.txn(|txn| txn.insert(&writer.table, row.into(), write.guard()))? {
             Put::Done(record) => {
@@ -220,7 +237,8 @@ impl Merge {
                 if !self.target.foreign.is_empty() {
                     running.changes.changed.push(Changed { record, old: None, new: Some(row) });
                 }
-                Ok(())
+                writer.note_change(TriggerEvent::Insert, (None, Some(row)), &[], write)?;
+                Ok(true)
             }
             Put::Wait(event) => Err(write.ctx().wait(event)),
             Put::Duplicate { index, .. } => Err(writer.duplicate(index, &writer.values(row)?, &write.frame)),

@@ -7,7 +7,7 @@ use scalar::Expr as Bound;
 
 use super::expressions::hidden_length;
 use super::natives::plain;
-use super::{Definition, Lower, Lowering, refused};
+use super::{Asks, Definition, Lower, Lowering, refused};
 use crate::aggregate::{Aggregate, General, Kind, nullable};
 use crate::expr::Expr;
 use crate::select::Grouping;
@@ -123,7 +123,7 @@ impl Lowering<'_> {
     }
 
     fn general(&mut self, call: &AggregateCall) -> Lower<General> {
-        self.parts.computes = true;
+        self.parts.asks |= Asks::Facts;
         let row = builtin().function_row(call.call.function);
         let name = row.map_or("?", |row| row.name);
         let Some(make) = scalar::aggregate(call.call.function) else {

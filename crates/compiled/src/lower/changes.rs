@@ -23,7 +23,7 @@ use scalar::{Expr as Bound, ExprKind, Subscript};
 
 use super::relations::outputs;
 use super::{
-    Definition, Lower, Lowered, Lowering, NotLowered, Stop, Tree, declared_types, not_bound, outcome, refused,
+    Asks, Definition, Lower, Lowered, Lowering, NotLowered, Stop, Tree, declared_types, not_bound, outcome, refused,
     type_name,
 };
 use crate::array::ParamType;
@@ -483,7 +483,7 @@ impl<'q> Lowering<'q> {
                 }
             });
         }
-        self.parts.computes = true;
+        self.parts.asks |= Asks::Facts;
         Ok(Expr::AssignPart(Box::new(PartAssignment { ty: TypeId(column.ty.oid()), steps }), of))
     }
 

@@ -9,7 +9,7 @@ use scalar::{BooleanTest, Call, Context, Expr as Bound, ExprKind, SqlValue, Subq
 
 use super::constants::constant;
 use super::natives::{Native, Session, comparison, native, plain, sorted};
-use super::{Definition, Lower, Lowering, refused, type_name};
+use super::{Asks, Definition, Lower, Lowering, refused, type_name};
 use crate::array::{Array, ParamType};
 use crate::cast::Context as CastContext;
 use crate::expr::{Comparison, Expr, Layout, ScalarCall, Value, all_of, any_of, rows_compared};
@@ -279,6 +279,9 @@ impl Lowering<'_> {
         if !scalar::has_function(call.function, self.session) {
             return refused(format!("function {name}"));
         }
+        if call.function >= scalar::FIRST_ROUTINE {
+            return self.routine(call, arguments);
+        }
         let volatility = row.map_or(Volatility::Volatile, |row| row.volatility);
         if volatility == Volatility::Volatile {
             return refused(format!("volatile function {name}"));
@@ -286,6 +289,17 @@ impl Lowering<'_> {
         let pads = SEE_PADDING.contains(&name);
         let of = arguments.iter().map(|argument| self.argument(argument, pads)).collect::<Lower<Vec<_>>>()?;
         Ok(self.computed(Expr::Scalar(Box::new(ScalarCall::new(call.clone())), of)))
+    }
+
+    /// A call of a user's function, whose value the session computes before the statement runs again.
+    fn routine(&mut self, call: &Call, arguments: &[Bound]) -> Lower<Expr> {
+        let of = arguments.iter().map(|argument| self.argument(argument, false)).collect::<Lower<Vec<_>>>()?;
+        // The next run would make another call.
+        if of.iter().any(Expr::is_volatile) {
+            return refused("a volatile argument of a user's function".to_owned());
+        }
+        self.parts.asks |= Asks::Calls;
+        Ok(Expr::Scalar(Box::new(ScalarCall::new(call.clone())), of))
     }
 
     /// An argument; values of char(n) get the padding that they have in PostgreSQL, if the function sees it.
@@ -300,7 +314,7 @@ impl Lowering<'_> {
     /// An expression that crate `scalar` computes, unless it is constant.
     fn computed(&mut self, expr: Expr) -> Expr {
         let expr = self.folded(expr);
-        self.parts.computes |= !matches!(expr, Expr::Value(_));
+        self.parts.asks |= if matches!(expr, Expr::Value(_)) { Asks::Nothing } else { Asks::Facts };
         expr
     }
 
@@ -326,7 +340,7 @@ impl Lowering<'_> {
     pub(super) fn text_of(&mut self, value: Expr, ty: TypeId) -> Lower<Expr> {
         let column = Bound::new(ExprKind::Column(0), ty, scalar::Place(0));
         let text = Bound::new(ExprKind::ViaText(Box::new(column)), TypeId::TEXT, scalar::Place(0));
-        self.parts.computes = true;
+        self.parts.asks |= Asks::Facts;
         Ok(Expr::Computation(Box::new(text), vec![value]))
     }
 

@@ -235,14 +235,31 @@ pub(crate) struct Parts {
     pub(crate) has_session_constants: bool,
     /// Whether an expression has a type that a user created.
     pub(crate) names_types: bool,
-    /// Whether crate `scalar` computes some of its expressions.
-    pub(crate) computes: bool,
+    /// What its expressions ask of the session.
+    pub(crate) asks: Asks,
     /// Changes in WITH, in the order in which they run.
     pub(crate) changes: Vec<WithChange>,
     /// Whether the statement's queries must not see its changes: [`rows::Txn::hide_changes`].
     pub(crate) hides: bool,
     /// The first error of a constant expression, with which each run fails.
     pub(crate) failure: Option<Error>,
+}
+
+/// What expressions ask of the session; more includes less.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Asks {
+    #[default]
+    Nothing,
+    /// The facts by which crate `scalar` computes.
+    Facts,
+    /// Facts, and the values of calls of users' functions.
+    Calls,
+}
+
+impl std::ops::BitOrAssign for Asks {
+    fn bitor_assign(&mut self, other: Asks) {
+        *self = (*self).max(other);
+    }
 }
 
 impl<'q> Lowering<'q> {
@@ -330,7 +347,7 @@ impl<'q> Lowering<'q> {
         column.announced = Some((output.ty.0, output.typmod));
         let plain = plain(output.ty);
         column.ty = plain.unwrap_or(Type::Text);
-        self.parts.computes |= plain.is_none();
+        self.parts.asks |= if plain.is_none() { Asks::Facts } else { Asks::Nothing };
         plain.is_none()
     }
 

@@ -107,7 +107,8 @@ impl Lowering<'_> {
         let mut columns: Vec<u32> = Vec::new();
         for TableFunction { call, arguments, is_set, is_record, columns: numbers } in functions {
             let is_known = if is_set {
-                scalar::set_function(call.function).is_some()
+                let is_routine = call.function >= scalar::FIRST_ROUTINE && self.session.routines.is_some();
+                is_routine || scalar::set_function(call.function).is_some()
             } else {
                 scalar::has_function(call.function, &self.session)
             };

@@ -269,6 +269,13 @@ impl Lowering<'_> {
             let Some(expr) = expr.filter(|expr| !expr.is_null()) else { return Ok(None) };
             let mut has_query = false;
             expr.visit(&mut |part| has_query |= matches!(part.kind, ExprKind::Subquery(_) | ExprKind::Column(_)));
+            let mut has_call = false;
+            expr.visit(&mut |part| {
+                has_call |= matches!(&part.kind, ExprKind::Call(call, _) if call.function >= scalar::FIRST_ROUTINE);
+            });
+            if has_call {
+                return Err(Error::unsupported("a function of a user in LIMIT or OFFSET is not supported"));
+            }
             if has_query {
                 return Err(Error::unsupported("a subquery in LIMIT or OFFSET is not supported here"));
             }

@@ -171,6 +171,13 @@ impl Function {
         if !self.is_set {
             return Ok(Left::One(Some(scalar::eval::apply(&self.call, arguments, ctx)?)));
         }
+        if let (Some(routines), true) = (&ctx.session.routines, self.call.function >= scalar::FIRST_ROUTINE) {
+            let rows = routines.rows(&self.call, arguments)?;
+            let arena = ctx.arena;
+            return Ok(Left::Set(Box::new(
+                rows.into_iter().map(move |row| Ok(scalar::value::copied(&row.datum(), arena))),
+            )));
+        }
         let row = builtin().function_row(self.call.function);
         if row.is_none_or(|row| row.is_strict) && arguments.iter().any(Datum::is_null) {
             return Ok(Left::None);
@@ -183,6 +190,22 @@ impl Function {
             }
         }
     }
+}
+
+/// Checks that the fields of a record that a function of a user returns have the types that the query expects.
+fn check_fields(given: &[u32], expected: &[TypeId]) -> Result<()> {
+    let catalog = builtin();
+    let is_text = |ty: TypeId| matches!(ty, TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR | TypeId::UNKNOWN);
+    let fits = |(given, expected): (TypeId, TypeId)| {
+        let (given, expected) = (catalog.base_type(given), catalog.base_type(expected));
+        given == expected || is_text(given) && is_text(expected)
+    };
+    let mut pairs = given.iter().zip(expected).map(|(given, expected)| (TypeId(*given), *expected));
+    let Some(at) = pairs.position(|pair| !fits(pair)) else { return Ok(()) };
+    let (from, to) = (catalog.type_name(TypeId(given[at])), catalog.type_name(expected[at]));
+    let text = "function return row and query-specified return row do not match";
+    let detail = format!("Returned type {from} at ordinal position {}, but query expects {to}.", at + 1);
+    Err(Error::new(SqlState::DATATYPE_MISMATCH, text).with_detail(detail))
 }
 
 /// Rows that are collected for a batch.
@@ -215,6 +238,9 @@ impl<'s> Output<'s> {
                     if record.values.len() != function.types.len() {
                         let text = "function return row and query-specified return row do not match";
                         return Err(Error::new(SqlState::DATATYPE_MISMATCH, text));
+                    }
+                    if function.call.function >= scalar::FIRST_ROUTINE {
+                        check_fields(&record.types, &function.types)?;
                     }
                     for (builder, value) in fields.zip(&record.values) {
                         builder.push(value)?;

@@ -173,6 +173,17 @@ impl Executor {
         Execution::new(physical, &state)
     }
 
+    /// As [`Executor::prepare`], with one partition: each thread that calls a function of a user waits for its value, and
+    /// the calls have the order of the rows.
+    ///
+    /// # Errors
+    /// As [`Executor::prepare`].
+    pub async fn prepare_in_order(&self, plan: &Plan, values: Parameters) -> Result<Execution> {
+        let mut ordered = Executor { state: self.state.clone(), slot: Arc::clone(&self.slot) };
+        *ordered.state.config_mut() = ordered.state.config().clone().with_target_partitions(1);
+        ordered.prepare(plan, values).await
+    }
+
     /// The rows that the query `SELECT time FROM table WHERE …` selects; `None` if keys and times do not describe them.
     ///
     /// # Errors

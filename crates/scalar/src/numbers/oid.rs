@@ -42,7 +42,13 @@ fn alias_input<'a>(text: &str, ty: TypeId, typmod: i32, ctx: &Context<'a>) -> Re
         "-" => Ok(Datum::Oid(0)),
         _ if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => oid_input(text, ty, typmod, ctx),
         _ => match (ty, ctx.session.objects.as_deref()) {
-            (TypeId::REGPROC, _) => function_named(text).map(Datum::Oid),
+            (TypeId::REGPROC, objects) => match (function_named(text), objects) {
+                (Err(error), Some(objects)) if error.state() == SqlState::UNDEFINED_FUNCTION => {
+                    objects.number(text, ty).map(Datum::Oid)
+                }
+                (found, _) => found.map(Datum::Oid),
+            },
+            (TypeId::REGPROCEDURE, Some(objects)) => objects.number(text, ty).map(Datum::Oid),
             (TypeId::REGCLASS | TypeId::REGNAMESPACE | TypeId::REGROLE, Some(objects)) => {
                 objects.number(text, ty).map(Datum::Oid)
             }
