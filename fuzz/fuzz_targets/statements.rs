@@ -8,6 +8,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|sql: &str| {
     let _ = parser::split(sql);
+    let _ = parser::plpgsql::parse(sql);
     let Ok(parsed) = parser::parse_all(sql) else { return };
     for one in parsed {
         assert!(one.start.0 <= one.end.0 && one.end.0 as usize <= sql.len());

@@ -1,7 +1,7 @@
 //! Comments: the objects that can have one, and the relations and functions that show them.
 
 use engine::{Catalog, CommentKey};
-use model::{Error, Result, RowIndex, RowSchema, SqlState, TEMPORARY_SCHEMA, TypeSpec};
+use model::{Error, Result, RoutineSpec, RowIndex, RowSchema, SqlState, TEMPORARY_SCHEMA, TypeSpec};
 
 use crate::cells::{Row, row};
 use crate::classes::{Class, Constraint};
@@ -11,6 +11,8 @@ use crate::user_types;
 
 /// `pg_type`, `pg_class`, `pg_constraint`, `pg_namespace` and `pg_database`.
 const TYPE: u32 = 1247;
+/// `pg_proc`.
+const PROCEDURE: u32 = 1255;
 const CLASS: u32 = 1259;
 const CONSTRAINT: u32 = 2606;
 const NAMESPACE: u32 = 2615;
@@ -115,6 +117,12 @@ pub fn on_database() -> CommentKey {
 #[must_use]
 pub fn on_type(spec: &TypeSpec) -> CommentKey {
     CommentKey { class: TYPE, object: spec.oid, column: 0 }
+}
+
+/// The comment of a function or procedure of a user.
+#[must_use]
+pub fn on_routine(routine: &RoutineSpec) -> CommentKey {
+    CommentKey { class: PROCEDURE, object: oids::of_number(routine.id, Part::Table), column: 0 }
 }
 
 /// The comment of a constraint of a domain.
@@ -225,6 +233,7 @@ fn exists(catalog: &Catalog, CommentKey { class, object, column }: CommentKey) -
                 || user_types::checks(catalog).any(|(spec, _, check)| user_types::check_oid(spec, check) == object)
         }
         TYPE => catalog.type_by_oid(object).is_some(),
+        PROCEDURE => oids::table_of(object).is_some_and(|(id, _)| catalog.routine_by_id(id.0).is_some()),
         NAMESPACE => catalog.schemas().any(|schema| oids::of_schema(schema) == object),
         _ => true,
     }

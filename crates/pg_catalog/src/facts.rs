@@ -70,9 +70,14 @@ pub trait ServerFacts: Send + Sync {
         None
     }
 
-    /// Last number that a sequence handed out, if any.
-    fn last_value(&self, _sequence: u32) -> Option<i64> {
+    /// The last number of a sequence, and whether it was handed out; else it is the next one.
+    fn sequence_state(&self, _sequence: u32) -> Option<(i64, bool)> {
         None
+    }
+
+    /// Last number that a sequence handed out, if any.
+    fn last_value(&self, sequence: u32) -> Option<i64> {
+        self.sequence_state(sequence).filter(|(_, is_called)| *is_called).map(|(last, _)| last)
     }
 
     /// Advisory locks held or waited for, for `pg_locks`.

@@ -7,7 +7,7 @@ use crate::cells::Cell;
 use crate::classes::{Class, Constraint};
 use crate::facts::{Signal, StatementFacts};
 use crate::oids::{self, Oid, Part};
-use crate::{SERVER_VERSION, comments, names, relations, row_tables, user_types, views};
+use crate::{SERVER_VERSION, comments, names, relations, routines, row_tables, triggers, user_types, views};
 
 /// The definition of the function with a name and a number of arguments.
 pub(crate) fn spec_of(name: &str, arguments: usize) -> Option<&'static Spec> {
@@ -174,25 +174,49 @@ const SPECS: &[Spec] = &[
     }),
     spec("pg_get_indexdef", (1, 3), |call| result(index_definition(call))),
     spec("pg_get_constraintdef", (1, 2), |call| result(constraint_definition(call))),
+    spec("pg_get_triggerdef", (1, 2), |call| {
+        result(call.oid(0).and_then(|oid| triggers::definition(call.facts, oid, call.truth(1))))
+    }),
     spec("pg_get_serial_sequence", (2, 2), serial_sequence),
     spec("pg_sequence_last_value", (1, 1), |call| {
         let Some(Class::Sequence(sequence)) = call.found(0) else { return Ok(Cell::Null) };
         result(call.facts.server.last_value(sequence.id))
     }),
     spec("pg_get_function_result", (1, 1), |call| {
+        if let Some(routine) = call.oid(0).and_then(|oid| routines::by_oid(call.facts, oid)) {
+            return result(routines::result(call.facts, routine));
+        }
         result(procedure(call).map(|found| names::type_name(call.facts, found.result)))
     }),
-    spec("pg_get_function_arguments pg_get_function_identity_arguments", (1, 1), |call| {
-        let types = |found: &names::Procedure| {
-            let types: Vec<String> = found.arguments.iter().map(|ty| names::type_name(call.facts, *ty)).collect();
-            types.join(", ")
-        };
-        result(procedure(call).map(types))
+    spec("pg_get_function_arguments", (1, 1), |call| {
+        if let Some(routine) = call.oid(0).and_then(|oid| routines::by_oid(call.facts, oid)) {
+            return result(routines::arguments(call.facts, routine, false));
+        }
+        result(procedure(call).map(|found| found.argument_types(call.facts)))
+    }),
+    spec("pg_get_functiondef", (1, 1), |call| {
+        let routine = call.oid(0).and_then(|oid| routines::by_oid(call.facts, oid));
+        result(routine.map(|routine| routines::definition(call.facts, routine)))
+    }),
+    spec("pg_get_function_sqlbody", (1, 1), |call| {
+        let routine = call.oid(0).and_then(|oid| routines::by_oid(call.facts, oid));
+        result(routine.filter(|one| one.is_unquoted).map(routines::unquoted_body))
+    }),
+    spec("pg_get_function_identity_arguments", (1, 1), |call| {
+        if let Some(routine) = call.oid(0).and_then(|oid| routines::by_oid(call.facts, oid)) {
+            return result(routines::arguments(call.facts, routine, true));
+        }
+        result(procedure(call).map(|found| found.argument_types(call.facts)))
     }),
     spec(ALWAYS_NULL, (1, 3), |_| Ok(Cell::Null)),
     // Visibility and privileges: the only role has all of them.
     spec("pg_table_is_visible", (1, 1), |call| result(is_visible(call))),
     spec(VISIBLE, (1, 1), |call| result(type_is_visible(call))),
+    spec("pg_function_is_visible", (1, 1), |call| {
+        let is_visible =
+            |oid| routines::by_oid(call.facts, oid).is_none_or(|one| routines::is_visible(call.facts, one));
+        result(is_visible(call.oid(0).unwrap_or(0)))
+    }),
     spec(PRIVILEGES, (2, 4), |_| result(true)),
     spec("row_security_active pg_relation_is_publishable", (1, 1), |_| result(false)),
     // Sizes.
@@ -217,10 +241,10 @@ const SPECS: &[Spec] = &[
 ];
 
 /// Functions about features that Millrace lacks, whose result is NULL.
-const ALWAYS_NULL: &str = "pg_get_ruledef pg_get_triggerdef \
-    pg_get_functiondef pg_get_function_sqlbody pg_get_statisticsobjdef \
+const ALWAYS_NULL: &str = "pg_get_ruledef \
+    pg_get_statisticsobjdef \
     pg_get_statisticsobjdef_columns pg_tablespace_location pg_get_partition_constraintdef";
-const VISIBLE: &str = "pg_type_is_visible pg_function_is_visible pg_operator_is_visible pg_opclass_is_visible pg_opfamily_is_visible \
+const VISIBLE: &str = "pg_type_is_visible pg_operator_is_visible pg_opclass_is_visible pg_opfamily_is_visible \
     pg_collation_is_visible pg_conversion_is_visible pg_statistics_obj_is_visible pg_ts_config_is_visible pg_ts_dict_is_visible \
     pg_ts_parser_is_visible pg_ts_template_is_visible";
 const PRIVILEGES: &str = "has_table_privilege has_any_column_privilege has_column_privilege has_database_privilege has_schema_privilege \

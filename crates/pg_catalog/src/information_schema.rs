@@ -10,7 +10,7 @@ use crate::cells::{Cell, Relation, Row, row};
 use crate::classes::{Constraint, is_primary, referred};
 use crate::facts::StatementFacts;
 use crate::relations::{keyed, listed};
-use crate::{names, oids, row_tables, user_types, views};
+use crate::{names, oids, routines, row_tables, triggers, user_types, views};
 
 const COLUMNS: &str = "table_catalog name,table_schema name,table_name name,column_name name,ordinal_position int4,column_default text,\
     is_nullable text,data_type text,character_maximum_length int4,character_octet_length int4,numeric_precision int4,\
@@ -73,14 +73,14 @@ pub(crate) fn relations() -> Vec<Relation> {
             "specific_catalog name,specific_schema name,specific_name name,routine_catalog name,routine_schema name,\
             routine_name name,routine_type text,data_type text,type_udt_name name,routine_body text,routine_definition text,\
             external_language text",
-            None,
+            Some(routines::routines),
         ),
         (
             13_012,
             "parameters",
             "specific_catalog name,specific_schema name,specific_name name,ordinal_position int4,parameter_mode text,\
             parameter_name name,data_type text,udt_name name",
-            None,
+            Some(routines::parameters),
         ),
         (
             13_013,
@@ -94,8 +94,10 @@ pub(crate) fn relations() -> Vec<Relation> {
             13_014,
             "triggers",
             "trigger_catalog name,trigger_schema name,trigger_name name,event_manipulation text,\
-            event_object_catalog name,event_object_schema name,event_object_table name,action_statement text,action_timing text",
-            None,
+            event_object_catalog name,event_object_schema name,event_object_table name,action_order int4,action_condition text,\
+            action_statement text,action_orientation text,action_timing text,action_reference_old_table name,\
+            action_reference_new_table name,action_reference_old_row name,action_reference_new_row name,created timestamptz",
+            Some(triggers::information),
         ),
         (
             13_015,

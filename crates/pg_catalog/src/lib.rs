@@ -26,9 +26,11 @@ mod objects;
 pub mod oids;
 mod orders;
 mod relations;
+mod routines;
 mod row_tables;
 mod statistics;
 mod table;
+mod triggers;
 mod user_types;
 mod views;
 
@@ -49,6 +51,8 @@ pub const SERVER_VERSION_NUMBER: &str = "150000";
 pub fn table_oid(table: TableId) -> u32 {
     oids::of_table(table, oids::Part::Table)
 }
+
+pub use relations::SEQUENCE_STATES;
 
 /// The relation `name` of `schema`; `None` if there is none.
 #[must_use]

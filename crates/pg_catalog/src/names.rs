@@ -275,6 +275,14 @@ pub(crate) struct Procedure {
     pub(crate) result: Oid,
 }
 
+impl Procedure {
+    /// The types of its arguments, as clients show them.
+    pub(crate) fn argument_types(&self, facts: &StatementFacts) -> String {
+        let types: Vec<String> = self.arguments.iter().map(|ty| format_type(facts, *ty, -1)).collect();
+        types.join(", ")
+    }
+}
+
 /// Functions that clients look up: the input and output functions of types, and a selection of SQL functions.
 pub(crate) static PROCEDURES: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
     let (arguments, result) = (vec![pg::types::oid::CSTRING], pg::types::oid::ANY);

@@ -9,7 +9,7 @@ use scalar::{Call, Context};
 
 use crate::facts::StatementFacts;
 use crate::functions::{self, Spec};
-use crate::{names, oids, row_tables};
+use crate::{names, oids, routines, row_tables};
 
 /// The objects that a statement sees.
 #[derive(Debug)]
@@ -48,6 +48,9 @@ impl scalar::Objects for StatementObjects {
     }
 
     fn number(&self, name: &str, ty: TypeId) -> Result<u32> {
+        if matches!(ty, TypeId::REGPROC | TypeId::REGPROCEDURE) {
+            return routines::number(&self.0, name, ty == TypeId::REGPROCEDURE);
+        }
         let (found, state, what) = match ty {
             TypeId::REGCLASS => (names::class_oid(&self.0, name), SqlState::UNDEFINED_TABLE, "relation"),
             TypeId::REGNAMESPACE => (functions::schema_oid(&self.0, name), SqlState::INVALID_SCHEMA_NAME, "schema"),
@@ -66,6 +69,10 @@ impl scalar::Objects for StatementObjects {
             TypeId::REGCLASS => names::class_name(&self.0, number),
             TypeId::REGTYPE => names::row_type_name(&self.0, number),
             TypeId::REGNAMESPACE => names::schemas(&self.0).into_iter().find(|name| oids::of_schema(name) == number),
+            TypeId::REGPROC | TypeId::REGPROCEDURE => {
+                let routine = routines::by_oid(&self.0, number)?;
+                Some(routines::name(&self.0, routine, ty == TypeId::REGPROCEDURE))
+            }
             TypeId::REGROLE => (number == oids::ROLE).then(|| self.0.user.clone()),
             _ => None,
         }

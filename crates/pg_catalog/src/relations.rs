@@ -1,5 +1,5 @@
 //! Relations of `pg_catalog`, with PostgreSQL 15's columns. Relations without rows describe features that do not
-//! exist, such as triggers.
+//! exist, such as policies.
 //!
 //! The last column of each relation is `tableoid`, because clients join `pg_description` on it.
 
@@ -13,7 +13,9 @@ use pg::types::Type;
 use crate::cells::{Cell, Relation, Row, row};
 use crate::facts::{Activity, CopyActivity, Setting, StatementFacts};
 use crate::oids::{self, Oid, Part};
-use crate::{classes, comments, information_schema, names, orders, row_tables, statistics, user_types, views};
+use crate::{
+    classes, comments, information_schema, names, orders, routines, row_tables, statistics, triggers, user_types, views,
+};
 
 /// Catalog relations, `pg_catalog` first.
 pub(crate) static RELATIONS: LazyLock<Vec<Relation>> = LazyLock::new(|| {
@@ -45,8 +47,17 @@ pub(crate) static RELATIONS: LazyLock<Vec<Relation>> = LazyLock::new(|| {
     relations.push(hidden(13_104, "constraint_referred", "millrace_of oid,a int2,n int8", |facts| {
         unfolded(&constraints(facts), "oid", &["confkey"])
     }));
+    relations.push(hidden(
+        13_106,
+        SEQUENCE_STATES,
+        "seqrelid oid,last_value int8,log_cnt int8,is_called bool",
+        row_tables::sequence_states,
+    ));
     relations
 });
+
+/// Name of the relation with the row of each sequence, which a SELECT from the sequence reads.
+pub const SEQUENCE_STATES: &str = "sequence_states";
 
 /// Unnests lists: one row per element, with the owner's key and the element's position from 1.
 fn unfolded(rows: &[Row], key: &str, lists: &[&str]) -> Vec<Row> {
@@ -115,6 +126,14 @@ fn stored() -> Vec<Relation> {
         pg(3456, "pg_collation", PG_COLLATION, Some(orders::collations)),
         pg(2616, "pg_opclass", PG_OPCLASS, Some(orders::operator_classes)),
         pg(1255, "pg_proc", PG_PROC, Some(procedures)),
+        pg(
+            2620,
+            "pg_trigger",
+            "oid oid,tgrelid oid,tgparentid oid,tgname name,tgfoid oid,tgtype int2,tgenabled char,tgisinternal bool,\
+            tgconstrrelid oid,tgconstrindid oid,tgconstraint oid,tgdeferrable bool,tginitdeferred bool,tgnargs int2,tgattr int2vector,\
+            tgargs bytea,tgqual pg_node_tree,tgoldtable name,tgnewtable name,tableoid oid",
+            Some(triggers::rows),
+        ),
         pg(1262, "pg_database", PG_DATABASE, Some(databases)),
         pg(
             1260,
@@ -181,7 +200,7 @@ fn stored() -> Vec<Relation> {
             "pg_language",
             "oid oid,lanname name,lanowner oid,lanispl bool,lanpltrusted bool,lanplcallfoid oid,laninline oid,\
             lanvalidator oid,lanacl aclitem[],tableoid oid",
-            Some(languages),
+            Some(routines::languages),
         ),
         pg(
             2611,
@@ -220,7 +239,9 @@ fn stored() -> Vec<Relation> {
             2608,
             "pg_depend",
             "classid oid,objid oid,objsubid int4,refclassid oid,refobjid oid,refobjsubid int4,deptype char,tableoid oid",
-            Some(|facts| [row_tables::dependencies(facts), views::dependencies(facts)].concat()),
+            Some(|facts| {
+                [row_tables::dependencies(facts), views::dependencies(facts), routines::dependencies(facts)].concat()
+            }),
         ),
         pg(
             2618,
@@ -300,9 +321,6 @@ fn empty() -> Vec<Relation> {
             stxkind char[],stxexprs pg_node_tree,tableoid oid"),
         (2619, "pg_statistic", "starelid oid,staattnum int2,stainherit bool,stanullfrac float4,stawidth int4,stadistinct float4,tableoid oid"),
         (12_022, "pg_stats", "schemaname name,tablename name,attname name,inherited bool,null_frac float4,avg_width int4,n_distinct float4"),
-        (2620, "pg_trigger", "oid oid,tgrelid oid,tgparentid oid,tgname name,tgfoid oid,tgtype int2,tgenabled char,tgisinternal bool,\
-            tgconstrrelid oid,tgconstrindid oid,tgconstraint oid,tgdeferrable bool,tginitdeferred bool,tgnargs int2,tgattr int2vector,\
-            tgargs bytea,tgqual pg_node_tree,tgoldtable name,tgnewtable name,tableoid oid"),
         (3466, "pg_event_trigger", "oid oid,evtname name,evtevent name,evtowner oid,evtfoid oid,evtenabled char,evttags text[],tableoid oid"),
         (3079, "pg_extension", "oid oid,extname name,extowner oid,extnamespace oid,extrelocatable bool,extversion text,extconfig oid[],\
             extcondition text[],tableoid oid"),
@@ -791,7 +809,7 @@ fn constraints(facts: &StatementFacts) -> Vec<Row> {
     keyed(facts).map(constraint).chain(row_tables::constraints(facts)).collect()
 }
 
-fn procedures(_: &StatementFacts) -> Vec<Row> {
+fn procedures(facts: &StatementFacts) -> Vec<Row> {
     let procedure = |procedure: &names::Procedure| {
         row! {
             oid: procedure.oid,
@@ -811,7 +829,7 @@ fn procedures(_: &StatementFacts) -> Vec<Row> {
             tableoid: 1255,
         }
     };
-    names::PROCEDURES.iter().map(procedure).collect()
+    names::PROCEDURES.iter().map(procedure).chain(routines::procedures(facts)).collect()
 }
 
 fn databases(facts: &StatementFacts) -> Vec<Row> {
@@ -1009,13 +1027,6 @@ fn table_statistics(facts: &StatementFacts) -> Vec<Row> {
 
 fn tablespaces(_: &StatementFacts) -> Vec<Row> {
     vec![row! { oid: oids::TABLESPACE, spcname: "pg_default", spcowner: oids::ROLE, tableoid: 1213 }]
-}
-
-fn languages(_: &StatementFacts) -> Vec<Row> {
-    vec![
-        row! { oid: 12, lanname: "internal", lanowner: oids::ROLE, tableoid: 2612 },
-        row! { oid: 14, lanname: "sql", lanowner: oids::ROLE, lanpltrusted: true, tableoid: 2612 },
-    ]
 }
 
 fn keywords(_: &StatementFacts) -> Vec<Row> {

@@ -27,7 +27,7 @@ pub(crate) fn classes(facts: &StatementFacts) -> Vec<Row> {
 /// triggers.
 fn has_triggers(facts: &StatementFacts, table: &RowSchema) -> bool {
     let refers = |other: &model::RowSchemaRef| other.foreign_keys.iter().any(|key| key.table == table.id);
-    !table.foreign_keys.is_empty() || facts.catalog.row_tables().any(refers)
+    !table.triggers.is_empty() || !table.foreign_keys.is_empty() || facts.catalog.row_tables().any(refers)
 }
 
 /// `relpersistence`: whether the object is temporary.
@@ -508,6 +508,20 @@ pub(crate) fn sequence_rows(facts: &StatementFacts) -> Vec<Row> {
         }
     };
     facts.catalog.sequences().map(sequence).collect()
+}
+
+/// The row of each sequence.
+pub(crate) fn sequence_states(facts: &StatementFacts) -> Vec<Row> {
+    let state = |sequence: &model::SequenceRef| {
+        let (last, is_called) = facts.server.sequence_state(sequence.id).unwrap_or((sequence.start, false));
+        row! {
+            seqrelid: oids::of_number(sequence.id, Part::Table),
+            last_value: last,
+            log_cnt: 0,
+            is_called: is_called,
+        }
+    };
+    facts.catalog.sequences().map(state).collect()
 }
 
 /// Rows of `pg_sequences`.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use model::{CheckOption, Materialized, ViewRef, ViewReference, ViewSpec};
-use parser::ast::{Alias, Ident, Relation, Statement, TableExpr, TypeName, Visitor};
+use parser::ast::{Alias, Expr, ExprKind, Ident, Relation, Statement, TableExpr, TypeName, Visitor};
 use parser::print::{RelationText, Rewrites, view_definition};
 
 use crate::cells::{Cell, Row, row};
@@ -253,6 +253,17 @@ impl Visitor for PresentNames<'_> {
     fn enter_type(&mut self, ty: &TypeName) -> ControlFlow<()> {
         if let Some(oid) = model::user_types::referred(&ty.name.name) {
             self.rewrites.set_type(ty.at, user_types::shown_name(self.facts, oid));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn enter_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if let ExprKind::Function(call) = &expr.kind
+            && let Some(schema) = call.name.schema()
+            && self.facts.search_path.iter().any(|other| other == schema)
+            && catalog::builtin().functions_named(&call.name.name).next().is_none()
+        {
+            self.rewrites.set_function(call.at, names::quote_ident(&call.name.name));
         }
         ControlFlow::Continue(())
     }

@@ -5,19 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use binder::tree::{ChangeStatement, IndexKey, Query, Statement as BoundStatement, Table, TableColumn, UniqueIndex};
-use binder::{ApplicationFunction, NewView, PartitionTest, Schema, ViewCheck, ViewQuery, ViewTable};
+use binder::{
+    ApplicationFunction, NameConflict, NewView, PartitionTest, Routine, Schema, Variable, ViewCheck, ViewQuery,
+    ViewTable,
+};
 use bumpalo::Bump;
 use catalog::TypeId;
 use engine::Catalog;
 use model::{
-    CheckOption, Datum, Error, Result, RowColumn, RowIndex, RowSchema, RowSchemaRef, TableId, TableName, ViewReference,
-    ViewSpec,
+    CheckOption, Datum, Error, Result, RowColumn, RowIndex, RowSchema, RowSchemaRef, SequenceSpec, TableId, TableName,
+    ViewReference, ViewSpec,
 };
 use parking_lot::Mutex;
 use parser::ast::{self, Statement};
 use pg_catalog::facts::StatementFacts;
 use pg_catalog::oids::{Part, of_table, table_of};
-use pg_catalog::{StatementObjects, SystemTable, described, system_relation};
+use pg_catalog::{SEQUENCE_STATES, StatementObjects, SystemTable, described, system_relation};
 use relational::files::FilesTable;
 use relational::scan::{ComputedTable, Push};
 use relational::types::{OutputColumn, Value};
@@ -25,6 +28,7 @@ use relational::{Parameters, Plan, TableSource};
 use scalar::Session;
 
 use crate::result::plain_datum;
+use crate::routines::{self, RoutineCalls, Variables, row_shape};
 use crate::session::context::StatementContext;
 use crate::session::facts::{statement_facts, value_session};
 use crate::statement::{Command, NO_PLACE, Parsed, Purpose};
@@ -70,7 +74,8 @@ pub(crate) fn bind_query(
     query: &ast::Query,
     declared: &[u32],
 ) -> Result<Bound> {
-    let database = Tables { keeps_nanoseconds: statement.purpose == Purpose::Columns, ..Tables::new(context) };
+    let keeps_nanoseconds = statement.purpose == Purpose::Columns;
+    let database = Tables { keeps_nanoseconds, variables: statement.variables.clone(), ..Tables::new(context) };
     let types = declared_types(declared);
     let query = binder::bind(&database, &statement.sql, query, &types).map_err(|error| placed(error, statement))?;
     let session = Arc::clone(&database.session);
@@ -101,7 +106,8 @@ pub(crate) fn bind_change(
     change: &Statement,
     declared: &[u32],
 ) -> Result<BoundChange> {
-    let database = Tables { keeps_nanoseconds: statement.purpose == Purpose::Columns, ..Tables::new(context) };
+    let keeps_nanoseconds = statement.purpose == Purpose::Columns;
+    let database = Tables { keeps_nanoseconds, variables: statement.variables.clone(), ..Tables::new(context) };
     let bound = binder::bind_statement(&database, &statement.sql, change, &declared_types(declared));
     let BoundStatement::Change(change) = bound.map_err(|error| placed(error, statement))? else {
         return Err(Error::bug("a change that is a query"));
@@ -131,6 +137,83 @@ fn declared_types(declared: &[u32]) -> Vec<Option<TypeId>> {
 pub(crate) fn types(context: &Arc<StatementContext>, names: &[ast::TypeName]) -> Result<Vec<u32>> {
     let database = Tables::new(context);
     names.iter().map(|name| Ok(binder::data_type(&database, name)?.0.0)).collect()
+}
+
+/// Number of a table or view of either store.
+pub(crate) fn relation(context: &StatementContext, name: &ast::Name) -> Option<TableId> {
+    let catalog = context.reads.snapshot.catalog();
+    let found = match name.schema() {
+        Some(schema) => Some(TableName { schema: schema.to_owned(), table: name.name.to_string() }),
+        None => context.resolve(&name.name),
+    }?;
+    let id = catalog.row_table(&found).map(|table| table.id);
+    let id = id.or_else(|| catalog.table(&found).map(|table| table.id));
+    id.or_else(|| catalog.view(&found).map(|view| TableId(view.id)))
+}
+
+/// OID and type modifier of a type as a statement names it; that of the row type for the name of a table.
+///
+/// # Errors
+/// 42704 for an unknown type, 42P01 and 42703 for an unknown table or column of %TYPE.
+pub(crate) fn data_type(context: &Arc<StatementContext>, name: &ast::TypeName) -> Result<(u32, i32)> {
+    let catalog = context.reads.snapshot.catalog();
+    if name.is_column_type {
+        let column = name.name.name.to_string();
+        let qualifier: Vec<ast::Ident> = name.name.qualifier.to_vec();
+        let Some((table, schema)) = qualifier.split_last() else {
+            return Err(Error::new(
+                model::SqlState::SYNTAX_ERROR,
+                format!("improper %TYPE reference (too few dotted names): {column}"),
+            ));
+        };
+        let of = ast::Name { qualifier: schema.to_vec().into(), name: table.clone(), ..ast::Name::default() };
+        let missing = || Error::new(model::SqlState::UNDEFINED_TABLE, format!("relation \"{table}\" does not exist"));
+        let id = relation(context, &of).ok_or_else(missing)?;
+        let shape = row_shape(of_table(id, Part::RowType), catalog).ok_or_else(missing)?;
+        let found = shape.iter().find(|(name, ..)| **name == *column);
+        let (_, ty, typmod) = found.ok_or_else(|| {
+            let text = format!("column \"{column}\" of relation \"{table}\" does not exist");
+            Error::new(model::SqlState::UNDEFINED_COLUMN, text)
+        })?;
+        return Ok((ty.0, *typmod));
+    }
+    let plain = ast::TypeName { is_set: false, ..name.clone() };
+    match binder::data_type(&Tables::new(context), &plain) {
+        Ok((ty, typmod)) => Ok((ty.0, typmod)),
+        Err(error) => match relation(context, &name.name).filter(|_| name.dimensions.is_empty()) {
+            Some(id) => Ok((of_table(id, Part::RowType), -1)),
+            None => Err(error),
+        },
+    }
+}
+
+/// The conversion of a parameter of one type to another, as PL/pgSQL assigns it.
+///
+/// # Errors
+/// 42846 and others if there is none.
+pub(crate) fn assigned(context: &Arc<StatementContext>, from: TypeId, to: TypeId, typmod: i32) -> Result<scalar::Expr> {
+    let value = scalar::Expr::new(scalar::ExprKind::Parameter(0), from, scalar::Place(0));
+    binder::assigned(&Tables::new(context), value, to, typmod)
+}
+
+/// Whether a query calls a function of a user.
+pub(crate) fn calls_routines(query: &Query) -> bool {
+    let mut found = false;
+    binder::visit(query, &mut |expr| {
+        if let scalar::ExprKind::Call(call, _) = &expr.kind {
+            found |= call.function >= scalar::FIRST_ROUTINE;
+        }
+    });
+    binder::visit_operators(query, &mut |rel| match rel {
+        binder::tree::Rel::Functions { functions, .. } => {
+            found |= functions.iter().any(|function| function.call.function >= scalar::FIRST_ROUTINE);
+        }
+        binder::tree::Rel::ProjectSet { sets, .. } => {
+            found |= sets.iter().any(|(_, call, _)| call.function >= scalar::FIRST_ROUTINE);
+        }
+        _ => {}
+    });
+    found
 }
 
 /// A bound query.
@@ -179,6 +262,16 @@ impl Bound {
         &self.query
     }
 
+    /// OIDs of the parameters.
+    pub(crate) fn parameters(&self) -> &[u32] {
+        &self.parameters
+    }
+
+    /// Whether it calls a function of a user.
+    pub(crate) fn calls_routines(&self) -> bool {
+        calls_routines(&self.query)
+    }
+
     /// The facts by which it was bound.
     pub(crate) fn session(&self) -> &Session {
         &self.session
@@ -197,6 +290,7 @@ impl Bound {
         });
         let columns = columns.collect();
         let is_reusable = !self.reads_system
+            && !self.calls_routines()
             && self.sources.is_empty()
             && relational::is_reusable(&self.query)
             && !self.query.output.iter().any(|one| has_names(one.ty));
@@ -234,6 +328,21 @@ pub(crate) fn parameters(values: &[Value], oids: &[u32], context: &Arc<Statement
         }
     }
     Ok(parameters)
+}
+
+/// Values of parameters with types of these OIDs, as expressions take them.
+///
+/// # Errors
+/// As [`parameters`].
+pub(crate) fn values(values: &[Value], oids: &[u32], context: &Arc<StatementContext>) -> Result<Vec<scalar::Value>> {
+    let mut found = Vec::with_capacity(values.len());
+    for (value, oid) in values.iter().zip(oids) {
+        read(value, TypeId(*oid), context, |value, _| {
+            found.push(scalar::Value::of(value));
+            Ok(())
+        })?;
+    }
+    Ok(found)
 }
 
 fn read(
@@ -313,6 +422,8 @@ struct Tables<'a> {
     reads_system: AtomicBool,
     /// Tables of functions in FROM.
     sources: Mutex<Vec<Arc<FilesTable>>>,
+    /// The variables around the statement.
+    variables: Option<Arc<Variables>>,
     /// Whether constants keep nanoseconds, whatever the statement reads.
     keeps_nanoseconds: bool,
     /// Whether the rows are shown to the client, in the styles of the session.
@@ -323,9 +434,12 @@ impl<'a> Tables<'a> {
     fn new(context: &'a Arc<StatementContext>) -> Tables<'a> {
         let facts = statement_facts(context);
         let objects: Arc<dyn scalar::Objects> = Arc::new(StatementObjects::new(Arc::clone(&facts)));
-        let session = Arc::new(Session { objects: Some(objects), ..value_session(context) });
+        let routines: Arc<dyn scalar::Routines> = Arc::<RoutineCalls>::clone(&context.routines);
+        let session = Session { objects: Some(objects), routines: Some(routines), ..value_session(context) };
+        let session = Arc::new(session);
         let (reads_system, sources) = (AtomicBool::new(false), Mutex::default());
-        Tables { context, facts, session, reads_system, sources, keeps_nanoseconds: false, is_shown: true }
+        let variables = None;
+        Tables { context, facts, session, reads_system, sources, variables, keeps_nanoseconds: false, is_shown: true }
     }
 }
 
@@ -353,6 +467,10 @@ impl Schema for Tables<'_> {
         if let Some(view) = catalog.view(&found) {
             return Ok(Some(Arc::new(view_table(view))));
         }
+        if let Some(sequence) = catalog.sequence(&found) {
+            self.reads_system.store(true, Ordering::Relaxed);
+            return Ok(Some(Arc::new(sequence_table(sequence))));
+        }
         Ok(catalog.table(&found).map(|table| Arc::new(columns_table(table, &found))))
     }
 
@@ -371,7 +489,11 @@ impl Schema for Tables<'_> {
 
     fn view(&self, view: &Table) -> Result<ViewQuery> {
         let catalog = self.context.reads.snapshot.catalog();
-        let found = table_of(view.oid).and_then(|(id, _)| catalog.view_by_id(id.0));
+        let id = table_of(view.oid).map(|(id, _)| id.0);
+        if id.is_some_and(|id| catalog.sequence_by_id(id).is_some()) {
+            return sequence_query(view);
+        }
+        let found = id.and_then(|id| catalog.view_by_id(id));
         let view = found.ok_or_else(|| Error::bug(format!("view {} is not in the catalog", view.name)))?;
         let tables = view.references.iter().map(|reference| referenced(reference, view, catalog));
         let check = view.check.map(|check| match check {
@@ -419,6 +541,18 @@ impl Schema for Tables<'_> {
 
     fn application_function(&self, schema: &str, name: &str) -> Option<ApplicationFunction> {
         self.context.database.kept::<Functions>().find(schema, name)
+    }
+
+    fn routines(&self, schema: Option<&str>, name: &str) -> Vec<Arc<Routine>> {
+        routines::named(self.context.reads.snapshot.catalog(), &self.context.settings, schema, name)
+    }
+
+    fn name_conflict(&self) -> Option<NameConflict> {
+        self.variables.as_ref().map(|variables| variables.conflict())
+    }
+
+    fn variable(&self, path: &[&str]) -> Result<Option<Variable>> {
+        self.variables.as_ref().map_or(Ok(None), |variables| variables.find(path))
     }
 
     fn session(&self) -> &Session {
@@ -478,6 +612,37 @@ fn family(catalog: &Catalog, table: &Table) -> Result<Option<(RowSchemaRef, Vec<
         children.push(Arc::clone(catalog.row_table_by_id(*id).ok_or_else(missing)?));
     }
     Ok(Some((Arc::clone(schema), compiled::ordered_children(schema, children)?)))
+}
+
+/// A sequence as a relation: a view of its row.
+fn sequence_table(sequence: &SequenceSpec) -> Table {
+    let columns = [("last_value", TypeId::INT8), ("log_cnt", TypeId::INT8), ("is_called", TypeId::BOOL)];
+    let columns = columns.map(|(name, ty)| TableColumn { name: name.into(), ty, ..TableColumn::default() });
+    Table {
+        oid: of_table(TableId(sequence.id), Part::Table),
+        schema: sequence.name.schema.as_str().into(),
+        name: sequence.name.table.as_str().into(),
+        columns: columns.into(),
+        is_view: true,
+        ..Table::default()
+    }
+}
+
+/// The query of a sequence's row.
+fn sequence_query(sequence: &Table) -> Result<ViewQuery> {
+    let relation = system_relation(FUNCTIONS, SEQUENCE_STATES).ok_or_else(|| Error::bug("no states of sequences"))?;
+    let table = described(relation);
+    let columns = table.columns.iter().enumerate().map(|(at, column)| (at, column.name.clone())).collect();
+    let sql = format!(
+        "SELECT s.last_value, s.log_cnt, s.is_called FROM \"{FUNCTIONS}\".{SEQUENCE_STATES} AS s WHERE s.seqrelid = {}",
+        sequence.oid
+    );
+    let mut statements = parser::parse_all(&sql)?;
+    let Some(Statement::Query(query)) = statements.pop().map(|parsed| parsed.statement) else {
+        return Err(Error::bug("a sequence whose query is none"));
+    };
+    let table = ViewTable { schema: FUNCTIONS.into(), name: SEQUENCE_STATES.into(), table: Arc::new(table), columns };
+    Ok(ViewQuery { query: *query, tables: vec![table], check: None })
 }
 
 fn view_table(view: &ViewSpec) -> Table {

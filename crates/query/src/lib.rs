@@ -3,7 +3,7 @@
 //! Terms: a [`Database`] is an engine with a SQL runtime; a [`Session`] is one client's settings and transaction; a
 //! [`Prepared`] is a parsed and typed statement; an [`Outcome`] is the result of executing it.
 //!
-//! Modules, lowest first, none of which uses a later one: `zone`, `threads`, `settings`, `statement`, `errors`, `encode`,
+//! Modules, lowest first, none of which uses a later one: `zone`, `threads`, `settings`, `routines`, `statement`, `errors`, `encode`,
 //! `builder`, `session`, `result`, `table_functions`, `tables`, `binding`, `plan`, `execute`, `bulk`, `plan_cache`, `result_schema`, `client`.
 //!
 //! Always true:
@@ -23,6 +23,7 @@ mod plan;
 mod plan_cache;
 mod result;
 mod result_schema;
+mod routines;
 mod session;
 mod settings;
 mod statement;

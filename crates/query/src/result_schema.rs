@@ -50,11 +50,16 @@ impl Prepared {
     #[must_use]
     pub fn only_reads(&self) -> bool {
         match &self.0.plan {
-            Plan::Query(_) => true,
+            Plan::Query(plan) => !plan.calls_routines,
             Plan::Rows(plan) => plan.verb == Verb::Select && !plan.changes_in_with(),
             Plan::Execute(inner) => inner.only_reads(),
-            Plan::Insert(_) | Plan::Declare(_) | Plan::Feed(_) | Plan::Modify(_) | Plan::Advisory(_) => false,
-            Plan::Other => self.columns().is_some() && !matches!(self.0.statement.0.command, Command::Cursor(_)),
+            Plan::Insert(_) | Plan::Declare(_) | Plan::Feed(_) | Plan::Modify(_) | Plan::Advisory(_) | Plan::Row(_) => {
+                false
+            }
+            Plan::Other => {
+                let is_change = matches!(self.0.statement.0.command, Command::Cursor(_) | Command::Definition(_));
+                self.columns().is_some() && !is_change
+            }
         }
     }
 }

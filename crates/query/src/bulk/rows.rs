@@ -7,7 +7,7 @@ use ::rows::RecordId;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
 use compiled::{Load, Loaded, Refused};
-use model::{Result, Type};
+use model::{Result, TriggerTiming, Type};
 use parser::ast::Name;
 use pg::Form;
 use relational::arrow::rows::arrow_of;
@@ -15,12 +15,15 @@ use relational::types::OutputColumn;
 
 use super::{check, converted};
 use crate::encode::Encoder;
+use crate::execute::routine::call_wanted;
+use crate::execute::routine::trigger::{fire_noted, fire_statement};
 use crate::execute::rows::feed::Read;
 use crate::execute::rows::load::{clocks_of, enter_partitions, entered, load_of, positions, settled};
 use crate::execute::rows::run::within;
 use crate::session::Session;
 use crate::session::database::wait;
 use crate::tables::refuse_materialized;
+use crate::threads::computing;
 
 /// Rows inserted at once.
 const PART_ROWS: usize = 4096;
@@ -69,6 +72,8 @@ impl BulkRows {
         let encoder = Encoder::new(&columns, &zone)?;
         let load = load_of(session, &table, &places)?;
         enter_partitions(session, &load).await?;
+        let triggers = load.statement_triggers();
+        computing(Box::pin(fire_statement(session, &triggers, TriggerTiming::Before))).await?;
         Ok(Some(BulkRows { load, types, names, forms, encoder, dangling: Vec::new(), rows: 0 }))
     }
 
@@ -88,8 +93,10 @@ impl BulkRows {
 
     /// Ends the ingest and checks the outstanding foreign keys.
     pub(crate) async fn finish(self, session: &mut Session) -> Result<()> {
-        let clocks = clocks_of(session, &self.load);
+        let clocks = clocks_of(session, &self.load, &mut None);
         settled(session, &self.load, &clocks, &self.dangling).await?;
+        let triggers = self.load.statement_triggers();
+        computing(Box::pin(fire_statement(session, &triggers, TriggerTiming::After))).await?;
         session.end_rows_statement();
         Ok(())
     }
@@ -110,17 +117,29 @@ impl BulkRows {
     }
 
     async fn put(&mut self, session: &mut Session, read: &Read) -> Result<()> {
+        let mut known = None;
         loop {
-            let clocks = clocks_of(session, &self.load);
+            let clocks = clocks_of(session, &self.load, &mut known);
             session.newest();
             let load = &self.load;
-            let is_in = |loaded: &std::result::Result<Loaded, Refused>| matches!(loaded, Ok(Loaded::All { .. }));
+            let lacks_values = || known.as_ref().is_some_and(|known| known.lacks_values());
+            let is_in = |loaded: &std::result::Result<Loaded, Refused>| {
+                matches!(loaded, Ok(Loaded::All { .. })) && !lacks_values()
+            };
             let loaded = within(session, &clocks, is_in, |txn, given, guard| {
                 load.run(txn, read, given, guard, &mut |_| Ok(()))
             })?;
+            if let Some(known) = known.as_ref().filter(|known| known.lacks_values()) {
+                session.end_rows_statement();
+                call_wanted(session, known).await?;
+                continue;
+            }
             match loaded.map_err(|refused| self.placed(refused))? {
                 Loaded::All { dangling, .. } => {
                     self.dangling.extend(dangling);
+                    if let Some(known) = known.take() {
+                        computing(Box::pin(fire_noted(session, known.take_noted()))).await?;
+                    }
                     break;
                 }
                 Loaded::Wait(event) => wait(&event, session.settings.lock_timeout()).await?,

@@ -5,7 +5,7 @@ use model::{Error, Result, RowSchema, SqlState};
 use parser::ast::{Comment, Name, ObjectKind as Kind, ObjectName};
 use pg_catalog::comments::{self, RelationKind};
 
-use super::rows;
+use super::{routine, rows};
 use crate::result::Outcome;
 use crate::session::Session;
 use crate::session::context::DATABASE;
@@ -61,6 +61,14 @@ pub(crate) fn execute(session: &mut Session, comment: &Comment) -> Result<Outcom
             let found = rows::with_relations(session, |relations| compiled::find_type(domain, relations));
             let spec = found.ok_or_else(|| compiled::no_type(domain))?;
             comments::on_domain_constraint(&spec, constraint)?
+        }
+        (Kind::Function | Kind::Procedure | Kind::Routine, ObjectName::Function(signature)) => {
+            let routine = routine::define::find(session, comment.kind, signature)?;
+            if routine.name.is_temporary() {
+                session.notice("COMMENT is ignored: comments on temporary objects are not stored");
+                return Ok(Outcome::command("COMMENT"));
+            }
+            comments::on_routine(&routine)
         }
         _ => return Ok(ignored(session)),
     };

@@ -4,7 +4,8 @@
 //! of:
 //! - SCROLL and WITH HOLD cursors;
 //! - cursors that lock rows;
-//! - cursors in a transaction that has written, beca//! - any further cursor while `PASSING_MAX` cursors of the database stream their rows.
+//! - cursors in a transaction that has written, because the snapshot does not keep later writes out;
+//! - any further cursor while `PASSING_MAX` cursors of the database stream their rows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +18,7 @@ use relational::results::Batches;
 use relational::types::Value;
 use tokio::sync::Mutex;
 
-use super::{query, rows};
+use super::{query, routine, rows};
 use crate::plan::rows::Verb;
 use crate::plan::{Plan, Prepared};
 use crate::result::{Arguments, Executed, Outcome};
@@ -95,6 +96,9 @@ pub(crate) async fn declare(
             rows::execute(session, query, plan, Arguments::Values(values), None).await?
         }
         Plan::Query(_) => Executed::Outcome(query::execute(session, query, values).await?),
+        Plan::Row(plan) => {
+            Executed::Outcome(Box::pin(routine::call::execute_rows(session, query, plan, values)).await?)
+        }
         _ => {
             return Err(Error::unsupported(
                 "DECLARE CURSOR must not contain pg_sleep, advisory locks or data-modifying statements",

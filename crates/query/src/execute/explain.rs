@@ -60,6 +60,7 @@ pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: 
             }
             lines
         }
+        Plan::Row(_) => vec!["Row of functions".to_owned()],
         Plan::Execute(_) | Plan::Declare(_) | Plan::Advisory(_) => vec!["Utility statement".to_owned()],
         Plan::Modify(plan) => {
             let mut lines = super::modify::describe(session, &inner, plan, values).await?;
@@ -98,7 +99,7 @@ async fn query(session: &mut Session, prepared: &Prepared, values: &[Value], ana
         return Ok(physical.describe(false));
     }
     let planned = env.monotonic_ns();
-    let mut batches = ready.stream(Arc::clone(&prepared.0.statement.0))?;
+    let mut batches = ready.stream(session, Arc::clone(&prepared.0.statement.0)).await?;
     let mut rows = 0;
     while let Some(batch) = batches.next().await {
         rows += batch?.num_rows();

@@ -110,7 +110,7 @@ async fn insert_query(session: &mut Session, plan: &InsertPlan, query: &Prepared
     };
     let zone = session.settings.time_zone();
     let ready = query::ready(session, query, query_plan, values).await?;
-    let mut batches = ready.stream(Arc::clone(&query.0.statement.0))?;
+    let mut batches = ready.stream(session, Arc::clone(&query.0.statement.0)).await?;
     let mut count = 0;
     // The query reads the snapshot taken before the first write, so it does not see the inserted rows.
     while let Some(batch) = batches.next().await {

@@ -19,6 +19,7 @@ mod modify;
 mod prepared_statements;
 mod privilege;
 mod query;
+pub(crate) mod routine;
 pub(crate) mod rows;
 mod set;
 mod sleep;
@@ -60,7 +61,7 @@ pub struct Unfinished {
     stage: Stage,
 }
 
-enum Stage {
+pub(crate) enum Stage {
     /// Before execution.
     Start,
     Rows(rows::Unfinished),
@@ -167,9 +168,11 @@ impl Session {
         let now_ns = self.database.engine().env().now_ns();
         let running = self.entered.begin(&prepared.0.statement, &self.settings, now_ns);
         let compiled = matches!(prepared.0.plan, Plan::Rows(_));
-        let alone = self.block.is_none() && (compiled || writes(&prepared.0.statement.0));
+        let calls_routines = prepared.0.plan.calls_routines();
+        let alone = self.block.is_none() && (compiled || calls_routines || writes(&prepared.0.statement.0));
         if alone {
             self.begin_at(true, self.settings.isolation(), now_ns);
+            self.mark_alone();
         }
         let begun = self.begin_run(prepared, arguments, messages, alone);
         if begun.is_err() {
@@ -193,7 +196,7 @@ impl Session {
     }
 
     /// Returns the result, or the stage at which the statement must wait.
-    fn begin_run(
+    pub(crate) fn begin_run(
         &mut self,
         prepared: &Prepared,
         arguments: Arguments<'_>,
@@ -249,7 +252,7 @@ impl Session {
         result.map(|executed| executed.holding(running))
     }
 
-    async fn finish_run(
+    pub(crate) async fn finish_run(
         &mut self,
         prepared: &Prepared,
         arguments: Arguments<'_>,
@@ -295,6 +298,7 @@ impl Session {
         let statement = &prepared.0.statement;
         match &prepared.0.plan {
             Plan::Query(_) => return query::execute(self, prepared, values).await,
+            Plan::Row(plan) => return Box::pin(routine::call::execute_rows(self, prepared, plan, values)).await,
             Plan::Advisory(calls) => return Box::pin(advisory::execute(calls, self, values)).await,
             Plan::Insert(plan) => return insert::execute(self, prepared, plan, values).await,
             Plan::Modify(plan) => return Box::pin(modify::execute(self, prepared, plan, values)).await,
@@ -330,13 +334,37 @@ impl Session {
             Command::Set(set) => set::set(self, set),
             Command::Show(show) => set::show(self, show),
             Command::Discard(what) => Box::pin(set::discard(self, *what)).await,
+            Command::Definition(Change::Call(written)) => {
+                let is_atomic = self.is_atomic();
+                let declared = &prepared.0.declared;
+                Box::pin(routine::call::execute(self, &statement.0, written, declared, values, is_atomic)).await
+            }
+            Command::Definition(Change::Do(items)) => {
+                let is_atomic = self.is_atomic();
+                Box::pin(routine::call::execute_do(self, items, is_atomic)).await
+            }
             Command::Definition(definition) => Box::pin(self.define(&statement.0, definition)).await,
+        }
+    }
+
+    /// Whether a procedure may not end the transaction: it is not that of the CALL alone.
+    fn is_atomic(&self) -> bool {
+        self.routine_depth > 0 || !self.block.as_ref().is_some_and(|block| block.alone)
+    }
+
+    /// Makes the block that of the statement alone.
+    pub(crate) fn mark_alone(&mut self) {
+        if let Some(block) = &mut self.block {
+            block.alone = true;
         }
     }
 
     async fn define(&mut self, parsed: &Parsed, definition: &Change) -> Result<Outcome> {
         if let Some((name, persistence)) = created(definition) {
             self.make_place(name, persistence)?;
+        }
+        if let Change::Drop(drop) = definition {
+            Box::pin(routine::dependents::remove_those_with_rows(self, parsed, drop)).await?;
         }
         let outcome = self.defined(parsed, definition).await?;
         if matches!(definition, Change::Drop(_) | Change::AlterTable(_) | Change::AlterDomain(_) | Change::Rename(_)) {
@@ -346,6 +374,9 @@ impl Session {
     }
 
     async fn defined(&mut self, parsed: &Parsed, definition: &Change) -> Result<Outcome> {
+        if let Some(outcome) = Box::pin(routine::define::define(self, parsed, definition)).await? {
+            return Ok(outcome);
+        }
         match definition {
             Change::Comment(comment) => comment::execute(self, comment).map_err(|error| locate(error, parsed)),
             Change::CreateTable(create) => Ok(Box::pin(self.define_table(parsed, create)).await?.0),
@@ -423,6 +454,7 @@ fn created(definition: &Change) -> Option<(&tree::Name, tree::Persistence)> {
     match definition {
         Change::CreateView(create) => Some((&create.name, create.persistence)),
         Change::CreateSequence(create) => Some((&create.name, create.persistence)),
+        Change::CreateFunction(create) => Some((&create.name, tree::Persistence::Permanent)),
         _ => None,
     }
 }

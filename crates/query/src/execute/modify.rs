@@ -53,7 +53,7 @@ pub(crate) async fn execute(
     let mut running = Running::start(session, prepared, plan).await.map_err(|error| locate(error, parsed))?;
     let of = &running.of;
     let ready = ready_of(session, &of.context, &of.statement.0, &of.query, values).await?;
-    let mut batches = ready.stream(Arc::clone(&of.statement.0))?;
+    let mut batches = ready.stream(session, Arc::clone(&of.statement.0)).await?;
     while let Some(batch) = batches.next().await {
         running.take(session, batch?)?;
         // The query may always be ahead: without a pause, a cancellation would not be seen.

@@ -11,12 +11,14 @@ use relational::series::{self, Shape};
 use relational::types::{OutputColumn, Value};
 use relational::{Execution, Executor, Parameters, counted};
 
+use super::routine;
 use super::rows::until_durable;
 use crate::binding;
 use crate::errors::locate;
 use crate::plan::query::{QueryPlan, context, plan_bound};
 use crate::plan::{Plan, Prepared};
 use crate::result::{Executed, Outcome};
+use crate::routines::RoutineCalls;
 use crate::session::Session;
 use crate::session::context::StatementContext;
 use crate::session::database::Database;
@@ -27,18 +29,33 @@ pub(crate) struct Ready {
     pub(crate) execution: Execution,
     pub(crate) columns: Vec<OutputColumn>,
     database: Database,
+    /// The functions of users that it calls.
+    calls: Option<Arc<RoutineCalls>>,
 }
 
 impl Ready {
     /// Starts the query for a client: batches are small and counted against the memory of results.
-    pub(crate) fn result(self, parsed: Arc<Parsed>) -> Result<Batches> {
+    pub(crate) async fn result(self, session: &mut Session, parsed: Arc<Parsed>) -> Result<Batches> {
         let memory = self.database.engine().memory().clone();
-        self.produced(parsed, |batches| counted(batches, &memory))
+        self.served(session, parsed, |batches| counted(batches, &memory)).await
     }
 
     /// Starts the query on the query thread pool.
-    pub(crate) fn stream(self, parsed: Arc<Parsed>) -> Result<Batches> {
-        self.produced(parsed, |batches| batches)
+    pub(crate) async fn stream(self, session: &mut Session, parsed: Arc<Parsed>) -> Result<Batches> {
+        self.served(session, parsed, |batches| batches).await
+    }
+
+    /// Starts the query. One that calls functions of users runs to its end, because the session makes the calls.
+    async fn served(
+        self,
+        session: &mut Session,
+        parsed: Arc<Parsed>,
+        and: impl FnOnce(Batches) -> Batches,
+    ) -> Result<Batches> {
+        let Some(calls) = self.calls.clone() else { return self.produced(parsed, and) };
+        let requests = calls.accept();
+        let batches = self.produced(parsed, and)?;
+        Box::pin(routine::served(session, &calls, requests, batches)).await
     }
 
     fn produced(self, parsed: Arc<Parsed>, and: impl FnOnce(Batches) -> Batches) -> Result<Batches> {
@@ -70,7 +87,7 @@ pub(crate) async fn ready(
     }
     let parsed = &prepared.0.statement.0;
     let fresh;
-    let plan = if plan.plan.is_some() && plan.holds(&context) {
+    let plan = if plan.plan.is_some() && !plan.calls_routines && plan.holds(&context) {
         plan
     } else {
         // A statement without a logical plan has all its parameter types already.
@@ -96,7 +113,8 @@ pub(crate) async fn ready_of(
     let executor = session.executor(context);
     let result = ready_in(&session.database, &executor, context, parsed, plan, values).await;
     session.keep(executor);
-    result
+    let calls = plan.calls_routines.then(|| Arc::clone(&context.routines));
+    result.map(|ready| Ready { calls, ..ready })
 }
 
 async fn ready_in(
@@ -110,8 +128,12 @@ async fn ready_in(
     let located = |error| locate(error, parsed);
     let plan = query.plan.as_ref().ok_or_else(|| Error::bug("a plan that was not kept"))?;
     let values = query.values(values, context).map_err(located)?;
-    let execution = executor.prepare(plan, values).await.map_err(located)?;
-    Ok(Ready { execution, columns: query.columns.clone(), database: database.clone() })
+    let execution = match query.calls_routines {
+        true => executor.prepare_in_order(plan, values).await,
+        false => executor.prepare(plan, values).await,
+    };
+    let execution = execution.map_err(located)?;
+    Ok(Ready { execution, columns: query.columns.clone(), database: database.clone(), calls: None })
 }
 
 /// Maximum number of rows of a result that is returned at once, without a stream.
@@ -238,6 +260,6 @@ pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: 
     }
     let ready = ready(session, prepared, plan, values).await?;
     let columns = ready.columns.clone();
-    let batches = ready.result(Arc::clone(&prepared.0.statement.0))?;
+    let batches = ready.result(session, Arc::clone(&prepared.0.statement.0)).await?;
     Ok(Outcome::Rows { columns, batches, tag: "SELECT".into() })
 }

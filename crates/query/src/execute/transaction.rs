@@ -109,7 +109,7 @@ impl Session {
     }
 
     /// Commits the block, after the checks of deferred constraints.
-    async fn commit(&mut self) -> Result<()> {
+    pub(crate) async fn commit(&mut self) -> Result<()> {
         let txn = self.block.as_mut().and_then(|block| block.txn.as_mut());
         if txn.is_some_and(|txn| !txn.is_empty() && txn.rows().has_postponed())
             && let Err(error) = Box::pin(check_deferred(self)).await

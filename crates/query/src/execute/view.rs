@@ -142,6 +142,9 @@ pub(super) fn references(bound: &NewView, catalog: &Catalog) -> Result<Vec<ViewR
     let mut references = Vec::with_capacity(bound.tables.len());
     for (table, positions) in &bound.tables {
         let (TableId(object), _) = table_of(table.oid).ok_or_else(|| Error::bug("a table without number"))?;
+        if catalog.sequence_by_id(object).is_some() {
+            return Err(Error::unsupported(format!("views of sequences are not supported: \"{}\"", table.name)));
+        }
         let mut columns = Vec::with_capacity(positions.len());
         for at in positions {
             let number = column_number(catalog, TableId(object), *at);

@@ -1,12 +1,14 @@
 //! Planning: a parsed statement becomes a typed one with the plan of the executor that runs it.
 
 pub(crate) mod advisory;
+pub(crate) mod call;
 pub(crate) mod delete;
 pub(crate) mod feed;
 pub(crate) mod hypertable;
 pub(crate) mod insert;
 pub(crate) mod modify;
 pub(crate) mod query;
+pub(crate) mod routine;
 pub(crate) mod rows;
 pub(crate) mod sleep;
 mod summary;
@@ -24,6 +26,7 @@ use self::feed::FeedPlan;
 use self::insert::InsertPlan;
 use self::modify::ModifyPlan;
 use self::query::QueryPlan;
+use self::routine::RowPlan;
 use self::rows::{ChangePlan, RowsPlan};
 use self::sleep::Sleep;
 use crate::binding;
@@ -64,6 +67,8 @@ pub(crate) enum Plan {
     /// UPDATE, DELETE or INSERT … RETURNING of a `columns` table.
     Modify(Box<ModifyPlan>),
     Advisory(Box<Calls>),
+    /// A query that calls functions of users and that the session computes itself.
+    Row(Box<RowPlan>),
     /// Planned when it is executed.
     Other,
 }
@@ -72,6 +77,16 @@ pub(crate) enum Plan {
 type Planned = (Vec<u32>, Option<Vec<OutputColumn>>, Plan);
 
 impl Plan {
+    /// Whether the statement calls functions of users outside the row executor.
+    pub(crate) fn calls_routines(&self) -> bool {
+        match self {
+            Plan::Row(_) => true,
+            Plan::Query(plan) => plan.calls_routines,
+            Plan::Declare(prepared) | Plan::Execute(prepared) => prepared.0.plan.calls_routines(),
+            _ => false,
+        }
+    }
+
     /// Whether the plan accepts several rows of parameters and inserts one row for each.
     pub(crate) fn takes_rows(&self) -> bool {
         match self {
@@ -160,6 +175,11 @@ impl Session {
                 let expanded = summary::expanded(self, &statement.0, query, types)?;
                 return self.plan_statement(&expanded, types);
             }
+            Command::Definition(Change::Call(written)) => {
+                let planned = call::Planned::new(self, &statement.0, written, None, types)?;
+                let columns = planned.columns();
+                (planned.parameters, columns, Plan::Other)
+            }
             _ if statement.0.parameters > 0 => {
                 return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")
                     .with_hint("this command takes none"));
@@ -192,6 +212,9 @@ impl Session {
             Ok(plan) => return Ok((plan.parameters.clone(), plan.columns.clone(), Plan::Rows(Box::new(plan)))),
             Err(refusal) => refusal,
         };
+        if let Some(plan) = RowPlan::of(&bound, &context) {
+            return Ok((plan.parameters.clone(), Some(plan.columns.clone()), Plan::Row(Box::new(plan))));
+        }
         let mut plan = query::plan_bound(self, &context, &statement.0, bound)?.kept();
         plan.refusal = context.reads.rows_view.is_some().then_some(refusal);
         Ok((plan.parameters.clone(), Some(plan.columns.clone()), Plan::Query(plan)))

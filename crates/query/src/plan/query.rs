@@ -28,6 +28,8 @@ pub(crate) struct QueryPlan {
     pub(crate) fields: Vec<Arrow>,
     /// The plan is valid while catalog and settings are these; `None`: it is never reused.
     valid: Option<(Arc<Catalog>, Arc<Settings>)>,
+    /// Whether it calls functions of users, which the session serves while it runs.
+    pub(crate) calls_routines: bool,
     /// The plan of a series statement; `None` for other queries.
     pub(crate) series: Option<Arc<Shape>>,
     /// Why the row executor does not run it, for EXPLAIN; `None` if it reads no `rows` table.
@@ -64,12 +66,13 @@ pub(crate) fn context(session: &mut Session, statement: &Parsed) -> Arc<Statemen
 }
 
 fn plan_in(executor: &Executor, context: &Arc<StatementContext>, parsed: &Parsed, bound: Bound) -> Result<QueryPlan> {
+    let calls_routines = bound.calls_routines();
     let Planned { plan, columns, parameters, is_reusable } = bound.lower(context, parsed)?;
     let fields = plan.types();
     let valid = is_reusable.then(|| (Arc::clone(context.reads.snapshot.catalog()), Arc::clone(&context.settings)));
     let is_series = is_reusable && context.reads.rows_view.is_none() && context.settings.enables_series();
     let series = if is_series { executor.series(&plan).map(Arc::new) } else { None };
-    Ok(QueryPlan { plan: Some(plan), columns, parameters, fields, valid, series, refusal: None })
+    Ok(QueryPlan { plan: Some(plan), columns, parameters, fields, valid, calls_routines, series, refusal: None })
 }
 
 impl QueryPlan {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use catalog::TypeId;
-use compiled::{Compiled, Lowered, ParamType};
+use compiled::{Compiled, Lowered, ParamType, StatementTrigger};
 use engine::{Catalog, Snapshot};
 use model::{Error, Result, Storage, TableId, Type};
 use parser::ast as tree;
@@ -33,6 +33,8 @@ pub(crate) struct RowsPlan {
     pub(crate) verb: Verb,
     /// Whether the statement reads or changes tables or sequences.
     names_tables: bool,
+    /// Triggers that run once for the statement.
+    pub(crate) triggers: Vec<StatementTrigger>,
     /// Conditions of validity; `None`: always valid.
     valid: Option<Valid>,
     /// Whether the last run of this change was long: the next run starts where long computation is allowed.
@@ -216,6 +218,9 @@ pub(crate) fn plan_query(
     declared: &[u32],
     keeps_executor: bool,
 ) -> Result<Choice<RowsPlan>> {
+    if bound.calls_routines() {
+        return Ok(Err("a function of a user".into()));
+    }
     let tables = Named { snapshot: &context.reads.snapshot, settings: &context.settings };
     let lowered = compiled::lower(bound.query(), &tables, bound.session(), &types(declared));
     let compiled = match lowered.map_err(|error| placed(error, statement))? {
@@ -271,6 +276,17 @@ pub(crate) fn plan_change(
     let context = session.context_of_newest();
     let bound = binding::bind_change(&context, &statement.0, change, declared)?;
     let tables = Named { snapshot: &context.reads.snapshot, settings: &context.settings };
+    if let tree::Statement::Insert(insert) = change
+        && let Some(source) = &insert.source
+        && !matches!(source.body, tree::QueryBody::Values(_))
+        && context.reads.snapshot.catalog().has_routines()
+        && let Ok(Ok((_, query))) = compiled::lower_load(&bound.change, &tables, &bound.session)
+        && binding::calls_routines(&query)
+    {
+        let refused = "a function of a user".to_owned();
+        return feed::plan(session, statement, insert, declared, refused)
+            .map(|plan| Some(ChangePlan::Feed(Box::new(plan))));
+    }
     let lowered = compiled::lower_change(&bound.change, &tables, &bound.session, &types(declared));
     let refused = match lowered.map_err(|error| placed(error, statement))? {
         Lowered::Plan(compiled) => match without_binary_form(&compiled) {
@@ -346,13 +362,16 @@ fn is_bare_number(oid: u32) -> bool {
 
 impl RowsPlan {
     fn new(compiled: Compiled, verb: Verb, context: &StatementContext) -> RowsPlan {
-        // A statement that reads no table, no setting and no type of a user is the same for all of them.
+        // A statement that reads no table, no setting and nothing of a user's types and functions is the same for all of
+        // them. The body of a function may stand in place of its call.
         let reads_session = compiled.has_session_constants() || compiled.names_types();
-        let depends = context.reads.rows_view.is_some() || reads_session;
+        let has_routines = context.reads.snapshot.catalog().has_routines();
+        let depends = context.reads.rows_view.is_some() || reads_session || has_routines;
         RowsPlan {
             parameters: compiled.params().iter().map(|ty| ty.oid()).collect(),
             columns: columns(&compiled, verb),
             types: compiled.columns().iter().map(ResultType::of).collect(),
+            triggers: compiled.statement_triggers(),
             names_tables: context.reads.rows_view.is_some() || compiled.entered().next().is_some(),
             valid: depends.then(|| Valid {
                 catalog: Arc::clone(context.reads.snapshot.catalog()),

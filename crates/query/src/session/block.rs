@@ -31,6 +31,8 @@ pub(crate) struct Block {
     pub(crate) deferrable: bool,
     pub(crate) failed: bool,
     pub(crate) implicit: bool,
+    /// Implicit, and of one statement, which may commit it and go on in the next one: a CALL.
+    pub(crate) alone: bool,
     /// The block belongs to a single statement that is still running (COPY FROM STDIN).
     pub(crate) single: bool,
     /// `now()`
@@ -108,6 +110,9 @@ impl Session {
         }
         self.fetching = None;
         self.input = None;
+        // A statement whose future was dropped may have left some.
+        self.routine_depth = 0;
+        self.served = 0;
         if self.block.is_none() {
             // Left over from a commit whose future was dropped.
             self.advisory.end_transaction(0);
@@ -116,7 +121,7 @@ impl Session {
     }
 
     /// Applies the settings requested by `set_config`.
-    pub(super) fn assign_pending(&mut self) {
+    pub(crate) fn assign_pending(&mut self) {
         let pending = std::mem::take(&mut *self.pending.lock());
         for (name, value, local) in pending {
             // A local setting ended with the statement's own transaction.
@@ -174,6 +179,7 @@ impl Session {
             failed: false,
             implicit,
             single: false,
+            alone: false,
             started_ns,
             before: Arc::clone(&self.settings),
             after: Arc::clone(&self.settings),

@@ -10,6 +10,7 @@ use super::context::StatementContext;
 use super::facts::facts;
 use crate::encode::binary_of_text;
 use crate::session::Session;
+use crate::session::known_calls::KnownCalls;
 use crate::settings::Settings;
 
 /// Times in microseconds; the smallest and largest values are -infinity and infinity.
@@ -20,6 +21,8 @@ pub(crate) struct Clocks {
     now_micros: i64,
     /// Facts for expressions of crate `scalar`; absent for statements without them.
     facts: Option<Arc<scalar::Session>>,
+    /// Values of users' functions, for a statement that calls some.
+    calls: Option<Arc<KnownCalls>>,
 }
 
 impl compiled::Zone for Clocks {
@@ -73,12 +76,24 @@ impl compiled::Zone for Clocks {
 impl Clocks {
     /// The clocks of a transaction that began at `now_ns`, nanoseconds since 1970.
     pub(crate) fn new(settings: &Arc<Settings>, now_ns: i64) -> Clocks {
-        Clocks { settings: Arc::clone(settings), now_micros: now_ns.div_euclid(1_000), facts: None }
+        Clocks { settings: Arc::clone(settings), now_micros: now_ns.div_euclid(1_000), facts: None, calls: None }
     }
 
     /// The clocks of a session's transaction, with the facts that expressions of crate `scalar` ask for.
     pub(crate) fn with_facts(session: &Session, context: &Arc<StatementContext>) -> Clocks {
         Clocks { facts: Some(facts(context)), ..Clocks::of(session) }
+    }
+
+    /// As [`Clocks::with_facts`], for a statement whose calls of users' functions have the known values.
+    pub(crate) fn with_calls(session: &Session, context: &Arc<StatementContext>, calls: &Arc<KnownCalls>) -> Clocks {
+        let mut facts = scalar::Session::clone(&facts(context));
+        facts.routines = Some(Arc::<KnownCalls>::clone(calls));
+        Clocks { facts: Some(Arc::new(facts)), calls: Some(Arc::clone(calls)), ..Clocks::of(session) }
+    }
+
+    /// The values of the users' functions that the statement calls.
+    pub(crate) fn calls(&self) -> Option<&KnownCalls> {
+        self.calls.as_deref()
     }
 
     /// The clocks of a session's transaction.

@@ -13,6 +13,7 @@ use relational::files::FileAccess;
 use super::activity::Sessions;
 use super::database::Database;
 use super::modes::Modes;
+use crate::routines::RoutineCalls;
 use crate::settings::Settings;
 
 /// The name of the only database.
@@ -45,6 +46,8 @@ pub(crate) struct StatementContext {
     pub(crate) sessions: Sessions,
     /// Settings changed by `set_config` in the statement, applied before the session's next statement.
     pub(crate) pending: Pending,
+    /// Calls of users' functions by executors.
+    pub(crate) routines: Arc<RoutineCalls>,
     /// The files that it may use.
     pub(crate) files: FileAccess,
 }
@@ -53,12 +56,15 @@ pub(crate) struct StatementContext {
 pub(crate) type Pending = Arc<Mutex<Vec<(String, String, bool)>>>;
 
 impl StatementContext {
-    /// Resolves an unqualified name: the first schema of `search_path` that has a table or view of this name.
+    /// Resolves an unqualified name: the first schema of `search_path` that has a table, view or sequence of this name.
     pub(crate) fn resolve(&self, table: &str) -> Option<TableName> {
         self.settings.search_path().into_iter().map(|schema| TableName { schema, table: table.to_owned() }).find(
             |name| {
                 let catalog = self.reads.snapshot.catalog();
-                catalog.table(name).is_some() || catalog.row_table(name).is_some() || catalog.view(name).is_some()
+                catalog.table(name).is_some()
+                    || catalog.row_table(name).is_some()
+                    || catalog.view(name).is_some()
+                    || catalog.sequence(name).is_some()
             },
         )
     }

@@ -13,6 +13,7 @@ use pg_catalog::facts::{
 use scalar::Session;
 
 use super::context::{DATABASE, StatementContext};
+use crate::routines::RoutineCalls;
 
 /// Part of the memory budget that a single computed value may take. Several exist at once, in arguments and results.
 const VALUE_PART: u64 = 16;
@@ -20,7 +21,8 @@ const VALUE_PART: u64 = 16;
 /// The facts of a session that expressions of a running statement depend on, with the database's objects.
 pub(crate) fn facts(context: &Arc<StatementContext>) -> Arc<Session> {
     let objects: Arc<dyn scalar::Objects> = Arc::new(StatementObjects::new(statement_facts(context)));
-    Arc::new(Session { objects: Some(objects), ..value_session(context) })
+    let routines: Arc<dyn scalar::Routines> = Arc::<RoutineCalls>::clone(&context.routines);
+    Arc::new(Session { objects: Some(objects), routines: Some(routines), ..value_session(context) })
 }
 
 /// The facts of a session that results depend on.
@@ -107,9 +109,9 @@ impl ServerFacts for Live {
         })
     }
 
-    fn last_value(&self, sequence: u32) -> Option<i64> {
+    fn sequence_state(&self, sequence: u32) -> Option<(i64, bool)> {
         let state = self.0.engine.sequence_state(sequence).ok()?;
-        state.is_called.then_some(state.last)
+        Some((state.last, state.is_called))
     }
 
     fn activity(&self) -> Vec<Activity> {

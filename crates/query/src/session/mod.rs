@@ -15,6 +15,7 @@ pub(crate) mod context;
 pub(crate) mod cursors;
 pub(crate) mod database;
 pub(crate) mod facts;
+pub(crate) mod known_calls;
 pub(crate) mod modes;
 pub(crate) mod temporary;
 
@@ -41,6 +42,7 @@ use self::database::Database;
 use self::facts::facts;
 use self::modes::Modes;
 use crate::encode::TextReader;
+use crate::routines::RoutineCalls;
 use crate::settings::{Settings, Timeouts};
 use crate::statement::Statement;
 use crate::threads::StopFlag;
@@ -59,6 +61,8 @@ pub struct Session {
     /// Last values of sequences, for `currval` and `lastval`.
     pub(crate) had: engine::SessionSequences,
     pub(crate) notices: Vec<Error>,
+    /// Bytes of those that functions raised.
+    pub(crate) notice_bytes: usize,
     /// Statements of SQL-level PREPARE.
     pub(crate) named: BTreeMap<String, (Statement, Vec<u32>)>,
     pub(crate) cursors: Cursors,
@@ -77,6 +81,16 @@ pub struct Session {
     pub(crate) input: Option<Arc<Source>>,
     /// Entry of this session in the registry that other sessions see.
     pub(crate) entered: Entered,
+    /// Bodies of routines that the session has called.
+    pub(crate) bodies: crate::routines::Bodies,
+    /// Calls of routines within each other that are running.
+    pub(crate) routine_depth: usize,
+    /// Iterations and calls of routines so far.
+    pub(crate) routine_steps: u32,
+    /// Queries within each other whose executor waits for functions.
+    pub(crate) served: usize,
+    /// Conversions between types, as assignments of PL/pgSQL use them.
+    pub(crate) casts: rustc_hash::FxHashMap<(catalog::TypeId, catalog::TypeId, i32), Arc<scalar::Expr>>,
     /// A commit is waiting for the log and can no longer be rolled back.
     decided: Arc<AtomicBool>,
     /// Cancellation flag of statements that compute on the caller's thread.
@@ -121,6 +135,7 @@ impl Session {
             block: None,
             had: engine::SessionSequences::default(),
             notices: Vec::new(),
+            notice_bytes: 0,
             named: BTreeMap::new(),
             cursors: Cursors::default(),
             on_commit: Vec::new(),
@@ -131,6 +146,11 @@ impl Session {
             pending: Pending::default(),
             input: None,
             entered,
+            bodies: crate::routines::Bodies::default(),
+            routine_depth: 0,
+            routine_steps: 0,
+            served: 0,
+            casts: rustc_hash::FxHashMap::default(),
             decided: Arc::default(),
             stop,
         }
@@ -222,6 +242,7 @@ impl Session {
 
     fn context_of(&mut self, snapshot: Snapshot, rows_view: Option<View>) -> Arc<StatementContext> {
         let txn = self.block.as_ref().and_then(|block| block.txn.as_ref());
+        let catalog = Arc::clone(snapshot.catalog());
         let reads = ReadContext {
             is_committed: txn.is_none_or(Txn::is_empty),
             snapshot,
@@ -241,6 +262,7 @@ impl Session {
             cursors: self.cursors.listed(),
             sessions: self.entered.sessions().clone(),
             pending: Arc::clone(&self.pending),
+            routines: Arc::new(RoutineCalls::new(catalog, Arc::clone(&self.settings))),
             files: FileAccess { root: self.database.files().cloned(), input: self.input.clone() },
         })
     }
@@ -344,6 +366,7 @@ impl Session {
 
     /// Notices raised since the last call. SQLSTATE 00000 is a NOTICE, any other is a WARNING.
     pub fn notices(&mut self) -> Vec<Error> {
+        self.notice_bytes = 0;
         std::mem::take(&mut self.notices)
     }
 

@@ -20,11 +20,12 @@ struct Doomed {
     tables: Vec<TableId>,
     sequences: Vec<u32>,
     views: Vec<u32>,
+    routines: Vec<u32>,
 }
 
 impl Doomed {
     fn is_empty(&self) -> bool {
-        self.tables.is_empty() && self.sequences.is_empty() && self.views.is_empty()
+        self.tables.is_empty() && self.sequences.is_empty() && self.views.is_empty() && self.routines.is_empty()
     }
 }
 
@@ -100,17 +101,19 @@ impl Session {
         let tables = catalog.row_tables().filter(|table| *table.name.schema == *schema).map(|table| table.id);
         let sequences = catalog.sequences().filter(|one| *one.name.schema == *schema && one.owner.is_none());
         let views = catalog.views().filter(|view| *view.name.schema == *schema).map(|view| view.id);
+        let routines = catalog.routines().filter(|routine| *routine.name.schema == *schema);
         Doomed {
             tables: tables.take(most).collect(),
             sequences: sequences.map(|sequence| sequence.id).take(most).collect(),
             views: views.take(most).collect(),
+            routines: routines.map(|routine| routine.id).take(most).collect(),
         }
     }
 
     /// Drops objects, with the tables that inherit from them, the views and sequences that need them, and the foreign keys
     /// that refer to them.
     async fn drop_temporary(&mut self, doomed: Doomed) -> Result<()> {
-        let Doomed { mut tables, mut sequences, views } = doomed;
+        let Doomed { mut tables, mut sequences, views, routines } = doomed;
         let snapshot = self.newest();
         let catalog = snapshot.catalog();
         with_children(catalog, &mut tables);
@@ -141,6 +144,9 @@ impl Session {
         }
         for sequence in sequences {
             self.own_writer()?.drop_sequence(sequence)?;
+        }
+        for routine in routines {
+            self.own_writer()?.drop_routine(routine)?;
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ pub(crate) use self::explain::ExplainFormat;
 use self::copy::CopyStatement;
 use self::cursor::CursorStatement;
 use self::maintenance::Maintenance;
+use crate::routines::Variables;
 
 /// Value of `offset` for statements whose errors have no position.
 pub(crate) const NO_PLACE: u32 = u32::MAX;
@@ -57,6 +58,8 @@ pub(crate) struct Parsed {
     pub(crate) parameters: usize,
     /// Memory reserved for a long text; `None` for a short one.
     pub(crate) held: Option<Arc<Reservation>>,
+    /// The variables that it may name, within a routine.
+    pub(crate) variables: Option<Arc<Variables>>,
 }
 
 /// Where the rows of a query go.
@@ -151,6 +154,7 @@ impl Parsed {
             purpose,
             parameters: self.parameters,
             held: self.held.clone(),
+            variables: self.variables.clone(),
         }))
     }
 }
@@ -203,7 +207,7 @@ fn parse_held(sql: &str, held: Option<Arc<Reservation>>) -> Result<Vec<Statement
         characters += if passed.is_ascii() { passed.len() } else { passed.chars().count() };
         before = range.start;
         let offset = u32::try_from(characters).unwrap_or(u32::MAX);
-        let statement = parse_one(&sql[range], offset, held.clone()).map_err(|error| match error.position() {
+        let statement = parse_one(&sql[range], offset, held.clone(), None).map_err(|error| match error.position() {
             Some(position) => error.with_position(position + offset),
             None => error,
         })?;
@@ -212,8 +216,34 @@ fn parse_held(sql: &str, held: Option<Arc<Reservation>>) -> Result<Vec<Statement
     Ok(statements)
 }
 
+/// Parses a statement of a new routine, whose errors have their position in the statement that defines it.
+///
+/// # Errors
+/// As [`parse_within_routine`].
+pub(crate) fn parse_in_definition(sql: &str, offset: u32, variables: Option<Arc<Variables>>) -> Result<Statement> {
+    let parsed = parse_one(sql, offset, None, variables)?;
+    parsed.ok_or_else(|| Error::new(SqlState::SYNTAX_ERROR, "syntax error at end of input"))
+}
+
+/// Parses the one statement of a routine. Positions of its errors are none that a client knows.
+///
+/// # Errors
+/// Those of [`parse`]; 42601 if it is not one statement.
+pub(crate) fn parse_within_routine(sql: &str, variables: Option<Arc<Variables>>) -> Result<Statement> {
+    if parser::split(sql).map_err(Error::without_position)?.len() > 1 {
+        return Err(Error::new(SqlState::SYNTAX_ERROR, "one statement is expected, and the text has several"));
+    }
+    let parsed = parse_one(sql, NO_PLACE, None, variables).map_err(Error::without_position)?;
+    parsed.ok_or_else(|| Error::new(SqlState::SYNTAX_ERROR, "syntax error at end of input"))
+}
+
 /// Parses one statement; `None` if there is none, but a comment. Errors have their position in the statement.
-fn parse_one(sql: &str, offset: u32, held: Option<Arc<Reservation>>) -> Result<Option<Statement>> {
+fn parse_one(
+    sql: &str,
+    offset: u32,
+    held: Option<Arc<Reservation>>,
+    variables: Option<Arc<Variables>>,
+) -> Result<Option<Statement>> {
     let Some(one) = parser::parse_all(sql)?.pop() else { return Ok(None) };
     let parameters = one.parameters as usize;
     if parameters > limits::PARAMETERS_MAX {
@@ -221,8 +251,8 @@ fn parse_one(sql: &str, offset: u32, held: Option<Arc<Reservation>>) -> Result<O
             .with_hint(format!("parameters are $1 to ${}", limits::PARAMETERS_MAX)));
     }
     let statement = |command, parameters| {
-        let (sql, purpose, held) = (sql.to_owned(), Purpose::Shown, held.clone());
-        Statement(Arc::new(Parsed { sql, offset, command, purpose, parameters, held }))
+        let (sql, purpose, held, variables) = (sql.to_owned(), Purpose::Shown, held.clone(), variables.clone());
+        Statement(Arc::new(Parsed { sql, offset, command, purpose, parameters, held, variables }))
     };
     let command = match one.statement {
         tree::Statement::ShowTables => return standing_for(TABLES.to_owned(), 0, held.clone()).map(Some),
@@ -316,7 +346,8 @@ pub(crate) fn standing_for(sql: String, parameters: usize, held: Option<Arc<Rese
         _ => return Err(Error::bug("a query that is none")),
     };
     let (command, purpose) = (Command::Query(query), Purpose::Shown);
-    Ok(Statement(Arc::new(Parsed { sql, offset: NO_PLACE, command, purpose, parameters, held })))
+    let (offset, variables) = (NO_PLACE, None);
+    Ok(Statement(Arc::new(Parsed { sql, offset, command, purpose, parameters, held, variables })))
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use std::task::{Context, Poll};
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-pub(crate) use producer::Producer;
+pub(crate) use producer::{Producer, WAITING_THREADS_MAX};
 pub use stop_flag::StopFlag;
 
 thread_local! {

@@ -14,6 +14,11 @@ use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+/// Threads that may wait for the values of users' functions at a time: a query has one, and the queries within its functions
+/// have one each. Each has a stack.
+pub(crate) const WAITING_THREADS_MAX: usize = 1_000;
+/// Threads beyond those that the pool may start for other purposes.
+const SPARE_THREADS: usize = 64;
 /// Batches received before the receiver yields to other tasks.
 const BATCHES_PER_TURN: u64 = 8;
 
@@ -28,9 +33,15 @@ impl Producer {
             .worker_threads(threads.max(1))
             .thread_name("query")
             .thread_stack_size(crate::STACK_BYTES)
+            .max_blocking_threads(WAITING_THREADS_MAX + SPARE_THREADS)
             .enable_all()
             .build();
         Producer(runtime.inspect_err(|error| tracing::warn!(%error, "cannot start the query threads")).ok())
+    }
+
+    /// Whether results are produced on other threads than the caller's.
+    pub(crate) fn is_running(&self) -> bool {
+        self.0.is_some()
     }
 
     /// Makes tasks that the caller spawns run on the pool until the guard is dropped: execution of a plan

@@ -116,7 +116,8 @@ pub(crate) async fn encoded(session: &mut Session, query: Statement, writing: Wr
     let Plan::Query(plan) = &prepared.0.plan else { return Err(Error::bug("a query without a plan")) };
     let ready = query::ready(session, &prepared, plan, &[]).await?;
     let (columns, schema) = (ready.columns.clone(), ready.execution.schema());
-    let chunks = chunks(ready.stream(Arc::clone(&query.0))?, &schema, &columns, writing)?;
+    let batches = ready.stream(session, Arc::clone(&query.0)).await?;
+    let chunks = chunks(batches, &schema, &columns, writing)?;
     Ok(Outcome::CopyOut { form: CopyForm::File, columns: columns.len(), chunks })
 }
 

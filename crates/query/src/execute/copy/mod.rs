@@ -12,9 +12,10 @@ use model::{Error, Result, SqlState, TableRef};
 use parser::ast::Name;
 use pg::Form;
 use relational::results::{Batches, CHUNK_BYTES, Chunk, Chunks};
+use relational::types::OutputColumn;
 use rustc_hash::FxHashMap;
 
-use super::{query, rows};
+use super::{query, routine, rows};
 use crate::encode::Encoder;
 use crate::errors::locate;
 use crate::plan::Plan;
@@ -170,14 +171,43 @@ async fn out(session: &mut Session, statement: &Statement, copy: &CopyStatement)
             }
             return Ok(outcome);
         }
+        Plan::Row(plan) => {
+            let alone = session.block.is_none();
+            session.begin_implicit();
+            let outcome = Box::pin(routine::call::execute_rows(session, &prepared, plan, &[])).await?;
+            let Outcome::Rows { columns, batches, .. } = outcome else {
+                return Err(Error::bug("a query without a row"));
+            };
+            if alone {
+                session.end_implicit().await?;
+            }
+            return copied_out(session, copy, columns, batches);
+        }
         _ => return Err(Error::unsupported("COPY TO needs a query that only reads")),
     };
+    let calls_routines = plan.calls_routines;
+    let alone = calls_routines && session.block.is_none();
+    if calls_routines {
+        session.begin_implicit();
+    }
     let ready = query::ready(session, &prepared, plan, &[]).await?;
     let columns = ready.columns.clone();
+    let batches = ready.result(session, Arc::clone(&inner.0)).await?;
+    if alone {
+        session.end_implicit().await?;
+    }
+    copied_out(session, copy, columns, batches)
+}
+
+fn copied_out(
+    session: &mut Session,
+    copy: &CopyStatement,
+    columns: Vec<OutputColumn>,
+    batches: Batches,
+) -> Result<Outcome> {
     let encoder = Encoder::new(&columns, &session.settings.time_zone())?;
     let names = columns.iter().map(|column| column.name.clone()).collect();
     let writer = Writer::new(names, copy.options.clone());
-    let batches = ready.result(Arc::clone(&inner.0))?;
     let chunks = chunks(encoder, writer, batches);
     Ok(Outcome::CopyOut { form: CopyForm::of(copy.options.format), columns: columns.len(), chunks })
 }

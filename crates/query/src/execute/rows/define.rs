@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use ::rows::{Access, Entered, IndexData, RecordId, RowTable};
-use compiled::{Change, Definition, Notice, Object, Work};
+use compiled::{Change, Definition, Notice, Object, StatementTrigger, Work, statement_triggers};
 use engine::{Altered, Event, RowData, SequenceState, Snapshot};
 use model::{
     Datum, Deferral, Error, Result, RowForeignKey, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState,
-    TableId, TableName, TypeSpecRef, ViewRef,
+    TableId, TableName, TriggerEvent, TriggerTiming, TypeSpecRef, ViewRef,
 };
 use parser::ast::{DropBehavior, Name, ObjectKind, ObjectName, Persistence, Statement, Truncate};
 
 use crate::errors::locate;
-use crate::execute::{comment, user_types};
+use crate::execute::{comment, routine, user_types};
 use crate::result::Outcome;
 use crate::session::Session;
 use crate::session::block::TxnStatus;
@@ -152,6 +152,22 @@ async fn empty(session: &mut Session, parsed: &Parsed, schema: &str, cascade: bo
             .with_detail(detail)
             .with_hint("use DROP … CASCADE to drop the dependent objects too"));
     }
+    let routines: Vec<model::RoutineRef> =
+        catalog.routines().filter(|routine| routine.name.schema == schema).cloned().collect();
+    if let Some(first) = routines.first()
+        && !cascade
+    {
+        let text = format!("cannot drop schema {schema} because other objects depend on it");
+        let what = if first.is_procedure { "procedure" } else { "function" };
+        let detail = format!("{what} {schema}.{} depends on schema {schema}", routine::define::shown(first, catalog));
+        return Err(Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text)
+            .with_detail(detail)
+            .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+    }
+    // Functions have types and rows of tables as parameters.
+    for routine in &routines {
+        routine::define::drop_one(session, parsed, routine, true).await?;
+    }
     // Views read each other, and tables: they are dropped together, before all others.
     for kind in [ObjectKind::View, ObjectKind::MaterializedView, ObjectKind::Table] {
         // Those that are left: some of the second kind may depend on some of the first. Tables may inherit from each other.
@@ -272,6 +288,10 @@ async fn truncated(session: &mut Session, parsed: &Parsed, truncate: &Truncate) 
         with_referring(&mut tables, &snapshot, session);
     }
     let ids: Vec<TableId> = tables.iter().map(|table| table.id()).collect();
+    let schemas = tables.iter().map(|table| &table.schema);
+    let triggers: Vec<StatementTrigger> =
+        schemas.flat_map(|schema| statement_triggers(schema, TriggerEvent::Truncate, |_| false)).collect();
+    routine::trigger::fire_statement(session, &triggers, TriggerTiming::Before).await?;
     let savepoint = session.writer()?.savepoint();
     for table in &tables {
         // Tables truncated together may reference each other.
@@ -311,6 +331,7 @@ async fn truncated(session: &mut Session, parsed: &Parsed, truncate: &Truncate) 
             alter_sequence(session, &spec, Some(spec.start))?;
         }
     }
+    routine::trigger::fire_statement(session, &triggers, TriggerTiming::After).await?;
     Ok(Some(Outcome::command("TRUNCATE TABLE")))
 }
 

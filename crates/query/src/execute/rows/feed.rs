@@ -11,7 +11,7 @@ use arrow_array::RecordBatch;
 use compiled::{Incoming, Load, Loaded};
 use engine::{Reservation, Work};
 use futures::StreamExt;
-use model::{Error, Result};
+use model::{Error, Result, TriggerTiming};
 use pg::Form;
 use relational::types::{OutputColumn, Value};
 
@@ -20,6 +20,7 @@ use super::run::{Rows, executed, until_durable, within};
 use crate::encode::{Encoder, has_text_transport};
 use crate::errors::locate;
 use crate::execute::query::ready_of;
+use crate::execute::routine;
 use crate::plan::Prepared;
 use crate::plan::feed::{Fed, FeedPlan};
 use crate::plan::rows::{ResultType, Verb};
@@ -27,6 +28,7 @@ use crate::result::Executed;
 use crate::session::Session;
 use crate::session::clocks::Clocks;
 use crate::session::database::wait;
+use crate::session::known_calls::KnownCalls;
 use crate::tables::{Changed, Named};
 
 /// Approximate number of rows inserted at once.
@@ -52,25 +54,33 @@ pub(crate) async fn feed(
         return Err(Error::unsupported("cached plan must not change result type"));
     }
     let fed = Fed::of(session, &prepared.0.statement, &plan.insert, &plan.parameters, &plan.refusal)?;
+    let triggers = fed.load.statement_triggers();
+    routine::trigger::fire_statement(session, &triggers, TriggerTiming::Before).await?;
     let mut source = Source::start(session, &fed, values).await?;
     // ON CONFLICT detects duplicates only among rows that are inserted at once.
     let at_once = plan.columns.is_some() || plan.insert.on_conflict.is_some() || fed.meets_its_own(session)?;
-    let clocks = Clocks::with_facts(session, &fed.context);
+    let known = Arc::new(KnownCalls::new(Arc::clone(&fed.context.routines), &session.database));
     let load = fed.load;
+    let clocks = match load.calls_routines() {
+        true => Clocks::with_calls(session, &fed.context, &known),
+        false => Clocks::with_facts(session, &fed.context),
+    };
     enter_partitions(session, &load).await?;
     let types: Vec<ResultType> = load.columns().iter().map(ResultType::of).collect();
     let mut rows = Rows::batches(plan.columns.as_deref(), &types, &session.settings.time_zone());
     let part_rows = if at_once { usize::MAX } else { PART_ROWS };
     let (mut count, mut dangling) = (0, Vec::new());
     while let Some(read) = source.rows(session, part_rows).await? {
-        let part =
-            put(session, &load, &read, (&types, &clocks), &mut rows).await.map_err(|error| locate(error, parsed))?;
+        let part = put(session, &load, &read, (&types, &clocks, &known), &mut rows)
+            .await
+            .map_err(|error| locate(error, parsed))?;
         count += part.0;
         dangling.extend(part.1);
         // Yield to other tasks between two parts.
         tokio::task::yield_now().await;
     }
     super::load::settled(session, &load, &clocks, &dangling).await.map_err(|error| locate(error, parsed))?;
+    routine::trigger::fire_statement(session, &triggers, TriggerTiming::After).await?;
     let seen = session.end_rows_statement();
     if plan.columns.is_some() {
         until_durable(session, seen).await?;
@@ -84,15 +94,28 @@ async fn put(
     session: &mut Session,
     load: &Load,
     read: &Read,
-    (types, clocks): (&[ResultType], &Clocks),
+    (types, clocks, known): (&[ResultType], &Clocks, &KnownCalls),
     rows: &mut Rows<'_>,
 ) -> Result<(u64, Vec<(RecordId, Box<[u8]>)>)> {
     loop {
         let mut take = |row: &[model::Datum<'_>]| rows.take(row, types, clocks);
-        let is_in = |loaded: &std::result::Result<Loaded, _>| matches!(loaded, Ok(Loaded::All { .. }));
+        let is_in =
+            |loaded: &std::result::Result<Loaded, _>| matches!(loaded, Ok(Loaded::All { .. })) && !known.lacks_values();
+        known.start();
         let loaded = within(session, clocks, is_in, |txn, given, guard| load.run(txn, read, given, guard, &mut take))?;
+        if known.lacks_values() {
+            rows.clear();
+            session.end_rows_statement();
+            routine::call_wanted(session, known).await?;
+            continue;
+        }
         match loaded.map_err(|refused| refused.error)? {
-            Loaded::All { rows, dangling } => return Ok((rows, dangling)),
+            Loaded::All { rows, dangling } => {
+                let noted = known.take_noted();
+                known.finish();
+                routine::trigger::fire_noted(session, noted).await?;
+                return Ok((rows, dangling));
+            }
             Loaded::Wait(event) => {
                 rows.clear();
                 wait(&event, session.settings.lock_timeout()).await?;
@@ -133,7 +156,7 @@ impl Source {
         // Arrow has no type for values that come as texts, in styles that every session reads alike.
         let form = |column: &OutputColumn| if has_text_transport(column.oid) { Form::Text } else { Form::Binary };
         let forms = ready.columns.iter().map(form).collect();
-        let batches = ready.stream(Arc::clone(&fed.source.0))?;
+        let batches = ready.stream(session, Arc::clone(&fed.source.0)).await?;
         Ok(Source { batches, encoder, forms, batch: None, ended: false })
     }
 

@@ -9,19 +9,22 @@ use ::rows::{Access, Entered, RecordId, RowTable};
 use async_trait::async_trait;
 use compiled::{Incoming, Load, Loaded, Refused};
 use ingest::copy::{TupleDecoder, Tuples};
-use model::{Error, Result, SqlState};
+use model::{Error, Result, SqlState, TriggerTiming};
 use parser::ast::Name;
 use pg::Form;
 
 use super::run::within;
+use crate::execute::routine;
 use crate::result::CopyTarget;
 use crate::session::Session;
 use crate::session::activity::CopyProgress;
 use crate::session::clocks::Clocks;
 use crate::session::database::wait;
 use crate::session::facts::facts;
+use crate::session::known_calls::KnownCalls;
 use crate::statement::copy::{Options, decoder_options};
 use crate::tables::{Named, refuse_materialized};
+use crate::threads::computing;
 
 /// Bytes of rows inserted at once.
 const PART_BYTES: usize = 64 << 10;
@@ -33,6 +36,8 @@ pub(crate) struct Loading {
     binary: bool,
     /// Rows whose foreign key has no referenced row yet.
     dangling: Vec<(RecordId, Box<[u8]>)>,
+    /// Values of the functions of users that the buffered rows need.
+    known: Option<Arc<KnownCalls>>,
 }
 
 impl Loading {
@@ -49,21 +54,32 @@ impl Loading {
         let places = positions(&table, columns)?;
         let load = load_of(session, &table, &places)?;
         enter_partitions(session, &load).await?;
+        let triggers = load.statement_triggers();
+        computing(Box::pin(routine::trigger::fire_statement(session, &triggers, TriggerTiming::Before))).await?;
         let place = |name: &str| position(&table, name).map(|at| places.iter().position(|column| *column == at));
         let options = decoder_options(options, places.len(), place)?;
         let binary = options.format == ingest::copy::Format::Binary;
         let names = places.iter().map(|at| table.schema.columns[*at].name.clone()).collect();
         let decoder = TupleDecoder::new(table.schema.name.table.clone(), names, options)?;
-        Ok(Some(Loading { decoder, load, binary, dangling: Vec::new() }))
+        Ok(Some(Loading { decoder, load, binary, dangling: Vec::new(), known: None }))
     }
 
     /// Inserts the buffered rows into the table.
     async fn put(&mut self, session: &mut Session) -> Result<()> {
         while !self.decoder.rows().is_empty() {
-            match self.attempt(session)? {
+            let attempted = self.attempt(session);
+            if let Some(known) = self.known.as_ref().filter(|known| known.lacks_values()) {
+                session.end_rows_statement();
+                routine::call_wanted(session, known).await?;
+                continue;
+            }
+            match attempted? {
                 Loaded::All { dangling, .. } => {
                     self.dangling.extend(dangling);
                     self.decoder.rows().clear();
+                    if let Some(known) = self.known.take() {
+                        computing(Box::pin(routine::trigger::fire_noted(session, known.take_noted()))).await?;
+                    }
                 }
                 Loaded::Wait(event) => wait(&event, session.settings.lock_timeout()).await?,
             }
@@ -75,10 +91,12 @@ impl Loading {
 
     /// Makes one attempt. If it must wait or fails, it leaves no changes.
     fn attempt(&mut self, session: &mut Session) -> Result<Loaded> {
-        let clocks = clocks_of(session, &self.load);
+        let clocks = clocks_of(session, &self.load, &mut self.known);
         session.newest();
         let (load, rows) = (&self.load, &*self.decoder.rows());
-        let is_in = |loaded: &std::result::Result<Loaded, Refused>| matches!(loaded, Ok(Loaded::All { .. }));
+        let is_in = |loaded: &std::result::Result<Loaded, Refused>| {
+            matches!(loaded, Ok(Loaded::All { .. })) && self.known.as_ref().is_none_or(|known| !known.lacks_values())
+        };
         let loaded = within(session, &clocks, is_in, |txn, given, guard| {
             load.run(txn, &Cut(rows), given, guard, &mut |_| Ok(()))
         })?;
@@ -112,8 +130,10 @@ impl CopyTarget for Loading {
     async fn finish(&mut self, session: &mut Session, _progress: &CopyProgress) -> Result<u64> {
         self.decoder.finish()?;
         self.put(session).await?;
-        let clocks = clocks_of(session, &self.load);
+        let clocks = clocks_of(session, &self.load, &mut None);
         settled(session, &self.load, &clocks, &self.dangling).await?;
+        let triggers = self.load.statement_triggers();
+        computing(Box::pin(routine::trigger::fire_statement(session, &triggers, TriggerTiming::After))).await?;
         session.end_rows_statement();
         Ok(self.decoder.count())
     }
@@ -127,14 +147,20 @@ pub(crate) fn load_of(session: &mut Session, table: &Arc<RowTable>, columns: &[u
 }
 
 /// The session's clocks for a batch of a load. They are not kept while the client is idle: the facts hold a snapshot.
-pub(crate) fn clocks_of(session: &mut Session, load: &Load) -> Clocks {
-    match load.needs_facts() {
-        true => {
-            let context = session.context_of_newest();
-            Clocks::with_facts(session, &context)
-        }
-        false => Clocks::of(session),
+///
+/// - `known`: values of the functions of users that the batch needs.
+pub(crate) fn clocks_of(session: &mut Session, load: &Load, known: &mut Option<Arc<KnownCalls>>) -> Clocks {
+    if !load.needs_facts() {
+        return Clocks::of(session);
     }
+    let context = session.context_of_newest();
+    if !load.calls_routines() {
+        return Clocks::with_facts(session, &context);
+    }
+    let known =
+        known.get_or_insert_with(|| Arc::new(KnownCalls::new(Arc::clone(&context.routines), &session.database)));
+    known.start();
+    Clocks::with_calls(session, &context, known)
 }
 
 /// Checks the rows without a referenced row again, now that all rows are inserted.

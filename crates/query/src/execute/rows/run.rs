@@ -12,7 +12,7 @@ use catalog::{CastContext, TypeId};
 use compiled::Ran;
 use crossbeam_epoch::Guard;
 use engine::{Durability, Event, SequenceState};
-use model::{Datum, Error, Lsn, Result, SqlState, Type};
+use model::{Datum, Error, Lsn, Result, SqlState, TriggerTiming, Type};
 use parser::ast::Expr;
 use pg::Form;
 use pg::backend::data_row;
@@ -23,13 +23,15 @@ use relational::{RESULT_BYTES, Reserved};
 
 use super::reading;
 use crate::errors::locate;
+use crate::execute::routine::{self, trigger};
 use crate::plan::rows::{ResultType, RowsPlan, Verb};
 use crate::plan::{Plan, Prepared};
 use crate::result::{Arguments, Executed, Messages, Outcome};
 use crate::session::Session;
 use crate::session::clocks::Clocks;
 use crate::session::database::{Database, wait, when_set};
-use crate::threads::{compute, is_computing};
+use crate::session::known_calls::KnownCalls;
+use crate::threads::{compute, computing, is_computing};
 
 /// Result of [`begin`].
 pub(crate) enum Begun {
@@ -42,7 +44,26 @@ pub(crate) enum Begun {
 pub(crate) struct Unfinished {
     /// The new plan, if the statement's plan was no longer valid.
     fresh: Option<Box<RowsPlan>>,
+    /// Values of the functions of users that it calls, so far.
+    known: Option<Arc<KnownCalls>>,
+    /// Whether the triggers before the statement have run.
+    is_begun: bool,
     stage: Stage,
+}
+
+/// State of a statement that runs several times.
+#[derive(Default)]
+struct State {
+    fresh: Option<Box<RowsPlan>>,
+    known: Option<Arc<KnownCalls>>,
+    is_begun: bool,
+}
+
+impl State {
+    fn then(self, stage: Stage) -> Begun {
+        let State { fresh, known, is_begun } = self;
+        Begun::Unfinished(Unfinished { fresh, known, is_begun, stage })
+    }
 }
 
 enum Stage {
@@ -50,6 +71,12 @@ enum Stage {
     Enters(Event),
     /// Waits for another transaction; the statement was undone.
     Waits(Event),
+    /// Has triggers that run before it begins.
+    Before,
+    /// Needs values of functions of users; the statement was undone.
+    Calls,
+    /// Is complete, and has triggers that run after it.
+    After(Executed, Lsn),
     /// The query turned out to be long and continues as a [`reading`]; it was undone.
     Long,
     /// The change turned out to be long and runs again where it delays no other session; it was undone.
@@ -76,20 +103,20 @@ pub(crate) fn begin(
             _ => error,
         })?;
     }
-    enter_and_run(session, prepared, plan, None, arguments, messages)
+    enter_and_run(session, prepared, plan, State::default(), arguments, messages)
 }
 
 fn enter_and_run(
     session: &mut Session,
     prepared: &Prepared,
     plan: &RowsPlan,
-    mut fresh: Option<Box<RowsPlan>>,
+    mut state: State,
     arguments: Arguments<'_>,
     messages: Option<&mut Messages<'_>>,
 ) -> Result<Begun> {
-    match enter(session, prepared, plan, &mut fresh)? {
-        Some(event) => Ok(Begun::Unfinished(Unfinished { fresh, stage: Stage::Enters(event) })),
-        None => run(session, prepared, plan, fresh, arguments, messages),
+    match enter(session, prepared, plan, &mut state.fresh)? {
+        Some(event) => Ok(state.then(Stage::Enters(event))),
+        None => run(session, prepared, plan, state, arguments, messages),
     }
 }
 
@@ -104,23 +131,50 @@ pub(crate) async fn finish(
 ) -> Result<Executed> {
     let patience = session.settings.lock_timeout();
     loop {
-        let Unfinished { fresh, stage } = unfinished;
+        let Unfinished { fresh, known, is_begun, stage } = unfinished;
+        let mut state = State { fresh, known, is_begun };
         let begun = match stage {
             Stage::Enters(event) => {
                 wait(&event, patience).await?;
-                enter_and_run(session, prepared, plan, fresh, arguments, messages.as_mut())?
+                enter_and_run(session, prepared, plan, state, arguments, messages.as_mut())?
+            }
+            Stage::Before => {
+                let triggers = state.fresh.as_deref().unwrap_or(plan).triggers.clone();
+                computing(Box::pin(trigger::fire_statement(session, &triggers, TriggerTiming::Before))).await?;
+                state.is_begun = true;
+                compute(|| enter_and_run(session, prepared, plan, state, arguments, messages.as_mut()))?
+            }
+            Stage::Calls => {
+                if let Some(known) = &state.known {
+                    let called = routine::call_wanted(session, known).await;
+                    called.map_err(|error| locate(error, &prepared.0.statement.0))?;
+                }
+                compute(|| enter_and_run(session, prepared, plan, state, arguments, messages.as_mut()))?
+            }
+            Stage::After(executed, seen) => {
+                let noted = state.known.as_ref().map(|known| known.take_noted()).unwrap_or_default();
+                let triggers = state.fresh.as_deref().unwrap_or(plan).triggers.clone();
+                computing(Box::pin(async {
+                    trigger::fire_noted(session, noted).await?;
+                    trigger::fire_statement(session, &triggers, TriggerTiming::After).await
+                }))
+                .await?;
+                if plan.columns.is_some() {
+                    until_durable(session, seen).await?;
+                }
+                return Ok(executed);
             }
             Stage::Waits(event) => {
                 let waited = wait(&event, patience).await;
                 waited.map_err(|error| locate(error, &prepared.0.statement.0))?;
-                run(session, prepared, plan, fresh, arguments, messages.as_mut())?
+                run(session, prepared, plan, state, arguments, messages.as_mut())?
             }
             Stage::Long => {
                 let forms = messages.map(|messages| messages.forms.to_vec());
                 session.end_rows_statement();
-                return Box::pin(reading::start(session, prepared, fresh, arguments, forms)).await;
+                return Box::pin(reading::start(session, prepared, state.fresh, arguments, forms)).await;
             }
-            Stage::LongChange => compute(|| run(session, prepared, plan, fresh, arguments, messages.as_mut()))?,
+            Stage::LongChange => compute(|| run(session, prepared, plan, state, arguments, messages.as_mut()))?,
             Stage::Shows(executed, seen) => {
                 until_durable(session, seen).await?;
                 return Ok(executed);
@@ -152,11 +206,15 @@ fn run(
     session: &mut Session,
     prepared: &Prepared,
     given: &RowsPlan,
-    fresh: Option<Box<RowsPlan>>,
+    mut state: State,
     arguments: Arguments<'_>,
     messages: Option<&mut Messages<'_>>,
 ) -> Result<Begun> {
+    let State { fresh, known, is_begun } = &mut state;
     let plan = fresh.as_deref().unwrap_or(given);
+    if !*is_begun && plan.triggers.iter().any(|one| one.timing == TriggerTiming::Before) {
+        return Ok(state.then(Stage::Before));
+    }
     let mut rows = match messages {
         Some(Messages { out, forms }) => Rows::Messages { start: out.len(), messages: Messages { out, forms } },
         None => Rows::batches(plan.columns.as_deref(), &plan.types, &session.settings.time_zone()),
@@ -164,20 +222,37 @@ fn run(
     let clocks = match plan.needs_facts() {
         true => {
             let context = if plan.names_tables() { session.context_of_newest() } else { session.context() };
-            Clocks::with_facts(session, &context)
+            if plan.compiled.is_read_only() || !plan.compiled.calls_routines() {
+                Clocks::with_facts(session, &context)
+            } else {
+                let known = known
+                    .get_or_insert_with(|| Arc::new(KnownCalls::new(Arc::clone(&context.routines), &session.database)));
+                known.start();
+                Clocks::with_calls(session, &context, known)
+            }
         }
         false => Clocks::of(session),
     };
     let effort = Effort::new(!plan.compiled.is_read_only() && is_computing());
     if effort.limited && plan.was_long.load(Ordering::Relaxed) && !plan.compiled.is_read_only() {
-        return Ok(Begun::Unfinished(Unfinished { fresh, stage: Stage::LongChange }));
+        return Ok(state.then(Stage::LongChange));
     }
-    let attempted = attempt(session, plan, arguments, &clocks, &mut rows, &effort);
+    let lacks_values = || known.as_ref().is_some_and(|known| known.lacks_values());
+    let attempted = attempt(session, plan, arguments, &clocks, (&mut rows, &lacks_values), &effort);
     plan.was_long.store(effort.is_long(), Ordering::Relaxed);
     let stage = match attempted {
+        _ if lacks_values() && !effort.given_up.get() => {
+            rows.clear();
+            session.end_rows_statement();
+            Stage::Calls
+        }
         Ok(Ran::Done { rows: count }) => {
             let seen = session.end_rows_statement();
             let executed = executed(rows, plan.columns.as_deref(), plan.verb, count)?;
+            let has_noted = known.as_ref().is_some_and(|known| known.has_noted());
+            if has_noted || plan.triggers.iter().any(|one| one.timing == TriggerTiming::After) {
+                return Ok(state.then(Stage::After(executed, seen)));
+            }
             // Rows must be durable before they are returned: a crash must not revoke them.
             if plan.columns.is_none() || is_durable(session, seen)? {
                 return Ok(Begun::Done(executed));
@@ -194,7 +269,7 @@ fn run(
         }
         Err(error) => return Err(locate(error, &prepared.0.statement.0)),
     };
-    Ok(Begun::Unfinished(Unfinished { fresh, stage }))
+    Ok(state.then(stage))
 }
 
 /// Result of a statement with these output columns.
@@ -384,7 +459,7 @@ fn attempt(
     plan: &RowsPlan,
     arguments: Arguments<'_>,
     clocks: &Clocks,
-    rows: &mut Rows<'_>,
+    (rows, lacks_values): (&mut Rows<'_>, &dyn Fn() -> bool),
     effort: &Effort,
 ) -> Result<Ran> {
     let arena = Bump::new();
@@ -393,11 +468,17 @@ fn attempt(
         rows.take(row, &plan.types, clocks)?;
         if effort.limited && rows.bytes() > LONG_BYTES { effort.give_up() } else { Ok(()) }
     };
-    let is_done = |ran: &Result<Ran>| matches!(ran, Ok(Ran::Done { .. }));
+    let is_done = |ran: &Result<Ran>| matches!(ran, Ok(Ran::Done { .. })) && !lacks_values();
     within(session, clocks, is_done, |txn, given, guard| {
         let stops = given.check;
         let check = |bytes| effort.question().and_then(|()| stops(bytes));
         let given = compiled::Session { check: &check, ..given };
+        if let Some(known) = clocks.calls() {
+            let seen = known.seen_writes(txn.writes());
+            if seen < txn.writes() {
+                txn.hide_calls(seen);
+            }
+        }
         compiled::run(&plan.compiled, txn, &params, given, guard, &mut take)
     })?
 }
@@ -416,7 +497,7 @@ pub(crate) fn within<T>(
     let txn = block.as_mut().and_then(|block| block.txn.as_mut());
     let (txn, numbers) =
         txn.ok_or_else(|| Error::bug("a statement on rows outside a transaction"))?.rows_and_sequences(had);
-    let numbers = Numbers { of_sequences: numbers, env: database.engine().env() };
+    let numbers = Numbers { of_sequences: numbers, env: database.engine().env(), known: clocks.calls() };
     let guard = crossbeam_epoch::pin();
     let savepoint = txn.savepoint();
     let memory = Memory::new(database);
@@ -461,11 +542,14 @@ const COUNTED_BYTES_MIN: usize = 1 << 20;
 struct Numbers<'a> {
     of_sequences: engine::SequenceAccess<'a>,
     env: &'a Arc<dyn env::Env>,
+    /// The numbers of the runs before, if the statement may run several times.
+    known: Option<&'a KnownCalls>,
 }
 
 impl compiled::Numbers for Numbers<'_> {
     fn next(&self, sequence: u32) -> Result<std::result::Result<i64, Event>> {
-        self.of_sequences.next(sequence)
+        let make = || self.of_sequences.next(sequence);
+        self.known.map_or_else(make, |known| known.number(Some(sequence), make))
     }
 
     fn current(&self, sequence: u32) -> Option<i64> {
@@ -481,7 +565,9 @@ impl compiled::Numbers for Numbers<'_> {
     }
 
     fn random(&self) -> u64 {
-        self.env.random()
+        let Some(known) = self.known else { return self.env.random() };
+        let made = known.number::<Event>(None, || Ok(Ok(self.env.random().cast_signed())));
+        made.ok().and_then(std::result::Result::ok).map_or_else(|| self.env.random(), i64::cast_unsigned)
     }
 }
 
