@@ -25,9 +25,8 @@ const DIVISION_BY_ZERO: &str = "22012";
 /// Definitions of the functions or procedures; they require the tables.
 pub(super) fn definitions(product: Product) -> Vec<String> {
     let texts: &[&str] = match product {
-        Product::Postgres => POSTGRES,
+        Product::Postgres | Product::Millrace => POSTGRES,
         Product::MariaDb => MARIADB,
-        Product::Millrace => &[],
     };
     let dist = (1..=DISTRICTS).fold("CASE p_d".to_owned(), |mut text, d| {
         let _ = write!(text, " WHEN {d} THEN s_dist_{d:02}");

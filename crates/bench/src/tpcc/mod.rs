@@ -178,7 +178,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> Result<Report> {
     let product = Product::of(target)?;
     target.only(&[])?;
-    let settings = &settings.for_product(product, target)?;
+    settings.check_product(product, target)?;
     show.stage(&format!("{}: starting", product.name()));
     let connections = settings.clients.iter().copied().max().unwrap_or(1) + settings.load_connections;
     let mut target_server = TargetServer::open(target, &server_options(product, &settings.placing, connections), 0)?;
@@ -196,10 +196,9 @@ pub(crate) fn run(settings: &Settings, target: &Target, show: &mut dyn Show) -> 
 }
 
 impl Settings {
-    /// Adapts the settings to a product.
-    fn for_product(&self, product: Product, target: &Target) -> Result<Settings> {
+    /// Checks that a product can do what the settings ask.
+    fn check_product(&self, product: Product, target: &Target) -> Result<()> {
         let refuse = |what: &str| Err(Error::unsupported(format!("{}: {what}", product.name())));
-        let mut settings = self.clone();
         match (product, self.mode) {
             (Product::MariaDb, Mode::Pipelined) => {
                 return refuse(
@@ -210,12 +209,10 @@ impl Settings {
             (Product::MariaDb, Mode::OneTripText) => {
                 return refuse("--mode one-trip-text: as --mode pipelined; use --mode one-trip (procedures)");
             }
-            // Millrace has no procedural language.
-            (Product::Millrace, Mode::OneTrip) => settings.mode = Mode::OneTripText,
             _ => {}
         }
-        let there = settings.no_load || settings.check_only;
-        if target.is_private() && (there || settings.keep) {
+        let there = self.no_load || self.check_only;
+        if target.is_private() && (there || self.keep) {
             return Err(Error::setup(
                 "--no-load, --check-only and --keep are for a server that is there: --target NAME://HOST:PORT",
             ));
@@ -225,7 +222,7 @@ impl Settings {
                 "--kill-server: only a private server can be killed; give --target only a product's name",
             ));
         }
-        Ok(settings)
+        Ok(())
     }
 
     /// Returns whether the tables must exist after the run.

@@ -104,12 +104,12 @@ fn millrace_satisfies_all_conditions_in_every_mode_and_each_injected_violation_i
     let report = run(&settings(), &target, &mut Silent).expect("a run");
     assert_good(&report, "interactive");
     assert!(report.points[0].errors.is_empty(), "{:?}", report.points[0].errors);
-    for mode in [Mode::Pipelined, Mode::OneTripText] {
+    for mode in [Mode::Pipelined, Mode::OneTrip, Mode::OneTripText] {
         let settings = Settings { mode, no_load: true, length: Duration::from_millis(1000), ..settings() };
         assert_good(&run(&settings, &target, &mut Silent).expect("a run"), &format!("{mode:?}"));
     }
     let connector = connector(Product::Millrace, &target);
-    modes_do_the_same(&connector, &[Mode::Interactive, Mode::Pipelined, Mode::OneTripText]);
+    modes_do_the_same(&connector, &[Mode::Interactive, Mode::Pipelined, Mode::OneTrip, Mode::OneTripText]);
     damage_is_found(&connector);
     a_lost_order_is_found(&connector);
     let rows = rowload::run(&rowload_settings(), &target, &mut Silent).expect("rows");
