@@ -160,7 +160,9 @@ impl Binder<'_> {
                 }
                 Ast::Wildcard(qualifier) => {
                     let columns = self.star(scope, qualifier, at)?;
-                    let is_nullable = !qualifier.is_empty() && self.qualified_source(scope, qualifier, at)?.is_nullable;
+                    // A variable is no source.
+                    let source = self.qualified_source(scope, qualifier, at);
+                    let is_nullable = !qualifier.is_empty() && source.is_ok_and(|source| source.is_nullable);
                     arguments.push(named_row(columns, is_nullable, at));
                 }
                 // JDBC's `{? = call f(?)}` declares a parameter for the result, which is none of the call's.

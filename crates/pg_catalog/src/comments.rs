@@ -7,13 +7,15 @@ use crate::cells::{Row, row};
 use crate::classes::{Class, Constraint};
 use crate::facts::StatementFacts;
 use crate::oids::{self, Part};
-use crate::user_types;
+use crate::{triggers, user_types};
 
 /// `pg_type`, `pg_class`, `pg_constraint`, `pg_namespace` and `pg_database`.
 const TYPE: u32 = 1247;
 /// `pg_proc`.
 const PROCEDURE: u32 = 1255;
 const CLASS: u32 = 1259;
+/// `pg_trigger`.
+const TRIGGER: u32 = 2620;
 const CONSTRAINT: u32 = 2606;
 const NAMESPACE: u32 = 2615;
 const DATABASE: u32 = 1262;
@@ -125,6 +127,22 @@ pub fn on_routine(routine: &RoutineSpec) -> CommentKey {
     CommentKey { class: PROCEDURE, object: oids::of_number(routine.id, Part::Table), column: 0 }
 }
 
+/// The comment of a trigger of a table.
+///
+/// # Errors
+/// 42P01, 42704.
+pub fn on_trigger(catalog: &Catalog, schema: Option<&str>, name: &str, trigger: &str) -> Result<CommentKey> {
+    let found = match relation(catalog, schema, name)? {
+        Class::Rows(table) => table.triggers.iter().find(|one| one.name == trigger),
+        _ => None,
+    };
+    let missing = || {
+        let text = format!("trigger \"{trigger}\" for table \"{name}\" does not exist");
+        Error::new(SqlState::UNDEFINED_OBJECT, text)
+    };
+    Ok(CommentKey { class: TRIGGER, object: triggers::oid(found.ok_or_else(missing)?), column: 0 })
+}
+
 /// The comment of a constraint of a domain.
 ///
 /// # Errors
@@ -234,6 +252,7 @@ fn exists(catalog: &Catalog, CommentKey { class, object, column }: CommentKey) -
         }
         TYPE => catalog.type_by_oid(object).is_some(),
         PROCEDURE => oids::table_of(object).is_some_and(|(id, _)| catalog.routine_by_id(id.0).is_some()),
+        TRIGGER => catalog.row_tables().flat_map(|table| &table.triggers).any(|one| triggers::oid(one) == object),
         NAMESPACE => catalog.schemas().any(|schema| oids::of_schema(schema) == object),
         _ => true,
     }
@@ -269,6 +288,8 @@ pub(crate) fn description(facts: &StatementFacts, object: u32, class: Option<&st
     let class = match class {
         None => None,
         Some("pg_type") => Some(TYPE),
+        Some("pg_proc") => Some(PROCEDURE),
+        Some("pg_trigger") => Some(TRIGGER),
         Some("pg_class") => Some(CLASS),
         Some("pg_constraint") => Some(CONSTRAINT),
         Some("pg_namespace") => Some(NAMESPACE),

@@ -16,6 +16,8 @@ pub struct StatementFacts {
     pub user: String,
     /// `current_database()`.
     pub database: String,
+    /// `pg_trigger_depth()`.
+    pub trigger_depth: i32,
     /// `pg_backend_pid()`.
     pub backend_pid: i32,
     /// Schemas searched for an unqualified name, that of temporary objects first; without `pg_catalog`.

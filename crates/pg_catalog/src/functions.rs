@@ -101,6 +101,7 @@ const SPECS: &[Spec] = &[
     spec("current_schema", (0, 0), |call| result(existing(call, &call.facts.creation_path).into_iter().next())),
     spec("current_schemas", (1, 1), current_schemas),
     spec("pg_backend_pid", (0, 0), |call| result(call.facts.backend_pid)),
+    spec("pg_trigger_depth", (0, 0), |call| result(call.facts.trigger_depth)),
     spec("current_query", (0, 0), |call| {
         let sessions = call.facts.server.activity();
         result(sessions.into_iter().find(|session| session.pid == call.facts.backend_pid).map(|session| session.query))

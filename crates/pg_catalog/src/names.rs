@@ -308,6 +308,7 @@ f current_database name
 f current_schema name
 f current_user name
 f pg_backend_pid int4
+f pg_trigger_depth int4
 f pg_cancel_backend int4 bool
 f pg_terminate_backend int4 int8 bool
 f format_type oid int4 text

@@ -60,6 +60,7 @@ fn facts() -> Arc<StatementFacts> {
         user: "millrace".to_owned(),
         database: "millrace".to_owned(),
         backend_pid: 7,
+        trigger_depth: 0,
         search_path: vec!["public".to_owned()],
         creation_path: vec!["public".to_owned()],
         temporary: None,

@@ -9,7 +9,7 @@ use crate::names::{self, quote_ident};
 use crate::oids::{self, Oid, Part};
 use crate::routines;
 
-fn oid(trigger: &RowTrigger) -> Oid {
+pub(crate) fn oid(trigger: &RowTrigger) -> Oid {
     oids::of_table(TableId(trigger.id), Part::Table)
 }
 

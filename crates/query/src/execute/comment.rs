@@ -35,6 +35,9 @@ pub(crate) fn execute(session: &mut Session, comment: &Comment) -> Result<Outcom
         (Kind::TableConstraint, ObjectName::On(constraint, table)) => {
             comments::on_constraint(catalog, schema_of(table).as_deref(), &table.name, constraint)?
         }
+        (Kind::Trigger, ObjectName::On(trigger, table)) => {
+            comments::on_trigger(catalog, schema_of(table).as_deref(), &table.name, trigger)?
+        }
         (Kind::Schema, ObjectName::Name(name)) if catalog.has_schema(&name.name) => comments::on_schema(&name.name),
         (Kind::Schema, ObjectName::Name(name)) => {
             let text = format!("schema \"{}\" does not exist", name.name);

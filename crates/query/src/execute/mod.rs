@@ -381,6 +381,9 @@ impl Session {
             Change::Comment(comment) => comment::execute(self, comment).map_err(|error| locate(error, parsed)),
             Change::CreateTable(create) => Ok(Box::pin(self.define_table(parsed, create)).await?.0),
             Change::CreateExtension(_) if hypertable::is_timescale(definition) => Ok(hypertable::extension(self)),
+            Change::CreateExtension(extension) if *extension.name.as_str() == *"plpgsql" => {
+                routine::define::plpgsql_exists(self, extension.if_not_exists)
+            }
             Change::CreateTableAs(_) => definition::execute(self, parsed, definition).await,
             Change::Drop(drop) if user_types::is_drop(definition) => user_types::drop(self, parsed, drop).await,
             definition => match rows::parts(self, definition) {

@@ -112,6 +112,7 @@ impl Session {
         self.input = None;
         // A statement whose future was dropped may have left some.
         self.routine_depth = 0;
+        self.trigger_depth = 0;
         self.served = 0;
         if self.block.is_none() {
             // Left over from a commit whose future was dropped.

@@ -36,6 +36,8 @@ pub(crate) struct StatementContext {
     pub(crate) now_ns: i64,
     /// `statement_timestamp()`: start of the statement, nanoseconds since 1970 UTC.
     pub(crate) statement_ns: i64,
+    /// `pg_trigger_depth()`: triggers whose functions run the statement, each within the next.
+    pub(crate) trigger_depth: i32,
     /// `pg_backend_pid()`.
     pub(crate) backend_pid: i32,
     /// For rarely needed information.

@@ -65,6 +65,7 @@ pub(crate) fn statement_facts(context: &Arc<StatementContext>) -> Arc<StatementF
         user: context.user.to_string(),
         database: DATABASE.to_owned(),
         backend_pid: context.backend_pid,
+        trigger_depth: context.trigger_depth,
         search_path: context.settings.search_path(),
         creation_path: context.settings.creation_path(),
         temporary: context.settings.temporary().map(ToString::to_string),

@@ -85,6 +85,10 @@ pub struct Session {
     pub(crate) bodies: crate::routines::Bodies,
     /// Calls of routines within each other that are running.
     pub(crate) routine_depth: usize,
+    /// Facts by which routines read and write values, and the settings that they are of.
+    pub(crate) value_facts: Option<(Arc<Settings>, Arc<scalar::Session>)>,
+    /// Functions of triggers that run now.
+    pub(crate) trigger_depth: i32,
     /// Iterations and calls of routines so far.
     pub(crate) routine_steps: u32,
     /// Queries within each other whose executor waits for functions.
@@ -149,6 +153,8 @@ impl Session {
             bodies: crate::routines::Bodies::default(),
             routine_depth: 0,
             routine_steps: 0,
+            value_facts: None,
+            trigger_depth: 0,
             served: 0,
             casts: rustc_hash::FxHashMap::default(),
             decided: Arc::default(),
@@ -258,6 +264,7 @@ impl Session {
             modes: self.modes(),
             user: Arc::clone(&self.user),
             backend_pid: self.pid,
+            trigger_depth: self.trigger_depth,
             database: self.database.clone(),
             cursors: self.cursors.listed(),
             sessions: self.entered.sessions().clone(),

@@ -130,7 +130,9 @@ pub(super) fn trigger(session: &mut Session, fired: Fired) -> Deep<'_, Result<Va
         super::set_all(session, &routine)?;
         let mut run = Run::new(&body, &[], TRIGGER, shape, true);
         session.routine_depth += 1;
+        let depth = session.trigger_depth;
         let returned = run.trigger(session, fired).await;
+        session.trigger_depth = depth;
         session.routine_depth = session.routine_depth.saturating_sub(1);
         super::restore(session, &routine, &before)?;
         returned

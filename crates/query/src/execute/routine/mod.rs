@@ -33,7 +33,7 @@ use relational::results::Batches;
 use scalar::{Call, Value};
 
 use self::interpret::Run;
-use self::values::{converted, facts_of, reads_context, record_of};
+use self::values::{converted, facts_of, has_names, record_of};
 use crate::plan::{Plan, Prepared};
 use crate::result::{Arguments, Executed, Messages, Outcome};
 use crate::routines::{
@@ -414,16 +414,15 @@ pub(crate) async fn run_statement(
     values: &[Value],
     rows_max: usize,
 ) -> Result<Ran> {
-    let facts = facts_of(session, || prepared.columns().unwrap_or_default().iter().any(|one| reads_context(one.oid)));
+    let columns = prepared.columns().unwrap_or_default();
+    let facts = facts_of(session, || {
+        columns.iter().any(|one| has_names(one.oid)) || prepared.parameters().iter().any(|ty| has_names(*ty))
+    });
     let arguments =
         values.iter().zip(prepared.parameters()).map(|(value, ty)| values::sent(value, TypeId(*ty), &facts));
     let arguments: Vec<relational::types::Value> = arguments.collect::<Result<_>>()?;
-    let columns: Arc<[ResultColumn]> = prepared
-        .columns()
-        .unwrap_or_default()
-        .iter()
-        .map(|column| (column.name.as_str().into(), TypeId(column.oid), column.typmod))
-        .collect();
+    let columns: Arc<[ResultColumn]> =
+        columns.iter().map(|column| (column.name.as_str().into(), TypeId(column.oid), column.typmod)).collect();
     let mut rows = values::Rows::new(session, &columns, facts);
     let (mut out, forms) = (Vec::new(), vec![pg::Form::Text; columns.len()]);
     let bound;

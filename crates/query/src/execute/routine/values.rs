@@ -24,17 +24,29 @@ pub(super) fn facts_of(session: &mut Session, reads_context: impl FnOnce() -> bo
     if reads_context() {
         return facts(&session.context_of_newest());
     }
-    Arc::new(session.settings.value_session())
+    if let Some((settings, kept)) = &session.value_facts
+        && Arc::ptr_eq(settings, &session.settings)
+    {
+        return Arc::clone(kept);
+    }
+    let made = Arc::new(session.settings.value_session());
+    session.value_facts = Some((Arc::clone(&session.settings), Arc::clone(&made)));
+    made
 }
 
-/// Whether texts of a type may name an object, or a time that the clock gives, such as `now`.
-pub(super) fn reads_context(ty: u32) -> bool {
+/// Whether texts of a type may name an object.
+pub(super) fn has_names(ty: u32) -> bool {
     let of = builtin().element_of(TypeId(ty)).map_or(ty, |element| element.0);
-    Type::from_oid(of, -1).is_none_or(|ty| match ty {
-        Type::Date | Type::Timestamp | Type::Timestamptz => true,
-        Type::Other(other) => other.storage() == Storage::Oid,
-        _ => false,
-    })
+    Type::from_oid(of, -1).is_none_or(|ty| matches!(ty, Type::Other(other) if other.storage() == Storage::Oid))
+}
+
+/// Whether the conversion of a value asks for the running statement: for an object that a text names, or for the clock, which
+/// gives `now` and the like.
+fn reads_context(from: TypeId, to: TypeId) -> bool {
+    let is_text = matches!(from, TypeId::TEXT | TypeId::VARCHAR | TypeId::UNKNOWN);
+    let element = builtin().element_of(to).unwrap_or(to);
+    let is_time = matches!(element, TypeId::DATE | TypeId::TIMESTAMP | TypeId::TIMESTAMPTZ);
+    is_text && is_time || has_names(to.0) || has_names(from.0)
 }
 
 /// A value as the parameter of a statement.
@@ -313,21 +325,26 @@ fn evaluated_calls<'a>(
                 }
             }
             _ => {
-                let mut operands = Vec::new();
-                expr.for_each_operand(&mut |operand| operands.push(operand.clone()));
-                let mut values = Vec::with_capacity(operands.len());
-                for operand in &operands {
-                    values.push(match calls(operand) {
-                        false => None,
-                        true => Some(evaluated_calls(session, operand, parameters, facts).await?),
-                    });
-                }
-                let mut values = values.into_iter();
-                let mut known = expr.clone();
+                // The operands with calls, whose values take their places.
+                let (mut known, mut operands) = (expr.clone(), Vec::new());
+                let mut number = 0;
                 known.for_each_operand_mut(&mut |operand| {
-                    if let Some(Some(value)) = values.next() {
+                    if calls(operand) {
+                        let kind = std::mem::replace(&mut operand.kind, ExprKind::Constant(Value::NULL));
+                        operands.push((number, Expr { kind, ..operand.clone() }));
+                    }
+                    number += 1;
+                });
+                let mut values = Vec::with_capacity(operands.len());
+                for (at, operand) in &operands {
+                    values.push((*at, evaluated_calls(session, operand, parameters, facts).await?));
+                }
+                let (mut values, mut number) = (values.into_iter().peekable(), 0);
+                known.for_each_operand_mut(&mut |operand| {
+                    if let Some((_, value)) = values.next_if(|(at, _)| *at == number) {
                         operand.kind = ExprKind::Constant(value);
                     }
+                    number += 1;
                 });
                 computed(&known, Parameters::Values(parameters), facts)
             }
@@ -380,7 +397,7 @@ pub(super) fn converted(session: &mut Session, value: Value, from: TypeId, to: T
             expr
         }
     };
-    let facts = facts_of(session, || is_constrained || reads_context(to.0) || reads_context(from.0));
+    let facts = facts_of(session, || is_constrained || reads_context(from, to));
     computed(&expr, Parameters::Values(&[value]), &facts).map_err(Error::without_position)
 }
 

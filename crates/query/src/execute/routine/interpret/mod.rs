@@ -191,6 +191,8 @@ impl Run {
                 return Ok(unchanged);
             }
         }
+        session.trigger_depth += 1;
+        self.facts = None;
         self.label = body.routine.as_ref().map(|routine| routine.name.table.as_str().into());
         let text = |text: &str| Value::Text(text.into());
         let level = if trigger.each_row { "ROW" } else { "STATEMENT" };
