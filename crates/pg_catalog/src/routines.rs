@@ -1,11 +1,12 @@
 //! Functions and procedures of users: their rows in the catalog, and their definitions as text.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use catalog::{TypeId, builtin};
 use model::{
     Error, Result, RoutineLanguage, RoutineMode, RoutineParameter, RoutineSpec, RoutineVolatility, SqlState, TableId,
-    TableName,
+    TableName, user_types,
 };
 
 use crate::cells::{Cell, Row, row};
@@ -262,15 +263,25 @@ pub(crate) fn procedures(facts: &StatementFacts) -> Vec<Row> {
     facts.catalog.routines().map(one).collect()
 }
 
-/// Rows of `pg_depend`: the types of users and rows of tables that a routine takes and returns.
+/// Rows of `pg_depend`: the types of users and rows of tables that a routine takes and returns, and the tables of these rows.
+/// `pg_dump` orders definitions by them.
 pub(crate) fn dependencies(facts: &StatementFacts) -> Vec<Row> {
     let mut rows = Vec::new();
+    let mut row_types = BTreeSet::new();
     for routine in facts.catalog.routines() {
         let mut types: Vec<Oid> = routine.types().filter(|ty| builtin().type_row(TypeId(*ty)).is_none()).collect();
         types.sort_unstable();
         types.dedup();
+        let of_rows = types.iter().filter(|ty| !user_types::is_user(**ty)).filter_map(|ty| oids::table_of(*ty));
+        row_types.extend(of_rows.map(|(table, _)| table));
         let one = |ty: Oid| row! { classid: 1255, objid: oid(routine), refclassid: 1247, refobjid: ty, deptype: "n" };
         rows.extend(types.into_iter().map(one));
+    }
+    for table in row_types {
+        let [of, row_type, array] =
+            [Part::Table, Part::RowType, Part::RowArray].map(|part| oids::of_table(table, part));
+        rows.push(row! { classid: 1247, objid: row_type, refclassid: 1259, refobjid: of, deptype: "i" });
+        rows.push(row! { classid: 1247, objid: array, refclassid: 1247, refobjid: row_type, deptype: "i" });
     }
     rows
 }
