@@ -39,7 +39,7 @@ pub(crate) struct Checks {
     pub(crate) conditions: Vec<(String, Expr)>,
     /// Generated columns, also hidden ones.
     pub(crate) generated: Vec<GeneratedColumn>,
-    /// What they ask of the session.
+    /// The asks of all these expressions.
     pub(crate) asks: Asks,
 }
 

@@ -6,6 +6,8 @@
 //! are shown as stored.
 //!
 //! Both work on syntax trees, because [`pretty`] gets nothing but the text that [`default`] or [`condition`] wrote.
+//! Their texts have the references of user types and the schemas of users' functions: [`with_names`] replaces them by
+//! what a session sees.
 
 mod literal;
 mod print;
@@ -14,8 +16,8 @@ mod tests;
 mod typed;
 mod types;
 
-use model::{Lineage, RowColumn, RowSchema, TableId, TableName, Type};
-use parser::lexer::{Lexer, TokenKind};
+use model::{Lineage, RowColumn, RowSchema, TableId, TableName, Type, user_types};
+use parser::lexer::{Lexer, Token, TokenKind};
 use parser::parse_expr;
 
 use self::typed::Typer;
@@ -79,6 +81,51 @@ pub fn domain_condition(sql: &str, base: Type, is_pretty: bool) -> String {
     shown
 }
 
+/// A text of this module with the names of user types for their references, and without the schemas of those functions
+/// that are visible by schema and name.
+#[must_use]
+pub fn with_names(
+    sql: &str,
+    type_name: impl Fn(u32) -> Option<String>,
+    is_visible: impl Fn(&str, &str) -> bool,
+) -> String {
+    if !sql.contains('.') {
+        return sql.to_owned();
+    }
+    let (mut lexer, mut tokens) = (Lexer::new(sql), Vec::new());
+    while let Ok(token) = lexer.next() {
+        if token.kind == TokenKind::End {
+            break;
+        }
+        tokens.push(token);
+    }
+    let name = |token: &Token| match token.kind {
+        TokenKind::Word | TokenKind::QuotedName => token.name(sql).ok(),
+        _ => None,
+    };
+    let (mut shown, mut done) = (String::with_capacity(sql.len()), 0);
+    for (at, three) in tokens.windows(3).enumerate() {
+        let [schema, dot, own] = three else { continue };
+        let (TokenKind::Dot, Some(schema_name), Some(own_name)) = (dot.kind, name(schema), name(own)) else { continue };
+        let is_call = tokens.get(at + 3).is_some_and(|next| next.kind == TokenKind::LeftParen);
+        let replaced = match user_types::referred(&own_name) {
+            Some(oid) if schema_name == "pg_catalog" => type_name(oid),
+            _ => (is_call && is_visible(&schema_name, &own_name)).then(|| own.text(sql).to_owned()),
+        };
+        let Some(replaced) = replaced else { continue };
+        shown.push_str(&sql[done..schema.start as usize]);
+        shown.push_str(&replaced);
+        done = own.end as usize;
+    }
+    shown.push_str(&sql[done..]);
+    shown
+}
+
+/// A text of this module for messages, which have no schemas.
+pub(crate) fn without_schemas(sql: &str) -> String {
+    with_names(sql, |oid| user_types::name(oid).map(str::to_owned), |_, _| true)
+}
+
 /// Reprints a result of [`default`] or [`condition`] with few parentheses.
 #[must_use]
 pub fn pretty(sql: &str) -> String {
@@ -119,7 +166,7 @@ pub fn key(table: &RowSchema, at: usize, is_pretty: bool) -> String {
 /// A key of an index in messages about its values.
 pub(crate) fn key_name(table: &RowSchema, at: usize) -> String {
     match table.columns[at].is_hidden() {
-        true => key(table, at, true),
+        true => without_schemas(&key(table, at, true)),
         false => table.columns[at].name.clone(),
     }
 }

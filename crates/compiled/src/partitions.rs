@@ -359,7 +359,7 @@ impl Node {
             bounds: Bounds::new(key, bounds.iter().enumerate())?,
             children,
             name: schema.name.table.clone(),
-            key_text: key_text(schema, key, true),
+            key_text: crate::deparse::without_schemas(&key_text(schema, key, true)),
         })
     }
 }

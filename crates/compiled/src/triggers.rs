@@ -34,9 +34,9 @@ pub(crate) struct RowTriggers {
 /// A trigger that runs once for a statement.
 #[derive(Clone, Debug)]
 pub struct StatementTrigger {
-    /// Its table.
+    /// The table of the trigger.
     pub table: TableId,
-    /// Its number.
+    /// The number of the trigger.
     pub id: u32,
     /// When it runs.
     pub timing: TriggerTiming,

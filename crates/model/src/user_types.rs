@@ -140,7 +140,7 @@ impl TypeSpec {
     /// # Errors
     /// 54000 if there is no number left for it.
     pub fn add(&mut self, at: usize, label: &str, is_behind: bool) -> Result<()> {
-        let UserType::Enum(labels) = &mut self.kind else { return Err(Error::bug("a label of a domain")) };
+        let UserType::Enum(labels) = &mut self.kind else { return Err(Error::bug("a label of no enum")) };
         let before = at.checked_sub(1).and_then(|at| labels.get(at)).map(|label| label.number);
         let next = labels.get(at).map(|label| label.number);
         let number = match (before, next) {
@@ -269,7 +269,7 @@ impl Registry {
 /// Whether an OID is one of user types or their arrays.
 #[must_use]
 pub fn is_user(oid: u32) -> bool {
-    ENUMS.contains(&oid) || DOMAINS.contains(&oid)
+    ENUMS.contains(&oid) || DOMAINS.contains(&oid) || COMPOSITES.contains(&oid)
 }
 
 /// Whether an OID is that of an enum type.

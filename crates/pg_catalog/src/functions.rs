@@ -135,12 +135,13 @@ const SPECS: &[Spec] = &[
     spec("to_regrole", (1, 1), |call| result(call.text(0).and_then(|name| role_oid(call.facts, name)))),
     // Definitions.
     spec("pg_get_expr", (2, 3), |call| {
-        result(call.text(0).map(|sql| if call.truth(2) { compiled::deparse::pretty(sql) } else { sql.to_owned() }))
+        let text = |sql| if call.truth(2) { compiled::deparse::pretty(sql) } else { str::to_owned(sql) };
+        result(call.text(0).map(|sql| names::expression(call.facts, &text(sql))))
     }),
     spec("pg_get_partkeydef", (1, 1), |call| {
         let Some(Class::Rows(table)) = call.found(0) else { return Ok(Cell::Null) };
         let key = table.lineage.key.as_ref();
-        result(key.map(|key| compiled::partition_key_text(table, key, false)))
+        result(key.map(|key| names::expression(call.facts, &compiled::partition_key_text(table, key, false))))
     }),
     spec("pg_partition_root", (1, 1), |call| {
         let ancestors = call.class(0).map(|oid| row_tables::partition_ancestors(call.facts, oid));
@@ -277,7 +278,7 @@ fn index_definition(call: &Call<'_>) -> Option<String> {
         }
         Class::Index(table, index) => {
             let column = *index.columns.iter().chain(&index.include).nth(at()?)?;
-            Some(compiled::deparse::key(table, column, call.truth(2)))
+            Some(names::expression(call.facts, &compiled::deparse::key(table, column, call.truth(2))))
         }
         _ => None,
     }

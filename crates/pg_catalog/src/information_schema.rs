@@ -255,7 +255,7 @@ fn row_column(facts: &StatementFacts, table: &RowSchema, at: usize, column: &Row
     }
     if let Some(generated) = compiled::deparse::generated(column, table) {
         row.iter_mut().filter(|(name, _)| *name == "is_generated").for_each(|(_, own)| *own = "ALWAYS".into());
-        row.push(("generation_expression", generated.into()));
+        row.push(("generation_expression", names::expression(facts, &generated).into()));
     }
     if let Some(spec) = user_types::of_column(facts, column) {
         for (name, cell) in &mut row {
@@ -279,7 +279,7 @@ fn row_column(facts: &StatementFacts, table: &RowSchema, at: usize, column: &Row
             }
         }
     }
-    row.push(("column_default", compiled::deparse::default(column).into()));
+    row.push(("column_default", compiled::deparse::default(column).map(|sql| names::expression(facts, &sql)).into()));
     row
 }
 
@@ -423,7 +423,7 @@ fn check_constraints(facts: &StatementFacts) -> Vec<Row> {
     for (table, constraint) in row_constraints(facts) {
         let Constraint::Check(check) = constraint else { continue };
         let mut row = constraint_head(facts, table, &check.name);
-        row.extend(row! { check_clause: format!("({})", compiled::deparse::condition(&check.condition, table)) });
+        row.extend(row! { check_clause: format!("({})", names::expression(facts, &compiled::deparse::condition(&check.condition, table))) });
         rows.push(row);
     }
     rows.extend(user_types::standard_checks(facts));

@@ -51,6 +51,15 @@ pub(crate) fn quote_ident(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// An expression that `compiled::deparse` wrote, with the names that the session sees.
+pub(crate) fn expression(facts: &StatementFacts, sql: &str) -> String {
+    let is_visible = |schema: &str, name: &str| {
+        facts.search_path.iter().any(|other| other == schema)
+            && catalog::builtin().functions_named(name).next().is_none()
+    };
+    compiled::deparse::with_names(sql, |oid| Some(format_type(facts, oid, -1)), is_visible)
+}
+
 /// All schemas, including system schemas.
 pub(crate) fn schemas(facts: &StatementFacts) -> Vec<String> {
     let system = ["information_schema", "pg_catalog"].map(str::to_owned);

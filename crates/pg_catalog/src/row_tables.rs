@@ -596,7 +596,8 @@ pub(crate) fn index_definition(
         true => names::relation_name(facts, Class::Rows(table)),
         false => format!("{}.{}", names::quote_ident(&table.name.schema), names::quote_ident(&table.name.table)),
     };
-    let keys: Vec<String> = (0..index.columns.len()).map(|at| index_key(table, index, at, short)).collect();
+    let keys: Vec<String> =
+        (0..index.columns.len()).map(|at| names::expression(facts, &index_key(table, index, at, short))).collect();
     let mut text = format!(
         "CREATE {}INDEX {} ON {}{on} USING {} ({})",
         if index.unique { "UNIQUE " } else { "" },
@@ -609,7 +610,7 @@ pub(crate) fn index_definition(
     if let Some(predicate) = index.predicate.and_then(|at| hidden_expression(table, at)) {
         let predicate = if short { compiled::deparse::pretty(&predicate) } else { predicate };
         text.push_str(" WHERE ");
-        text.push_str(&predicate);
+        text.push_str(&names::expression(facts, &predicate));
     }
     text
 }
@@ -661,6 +662,7 @@ pub(crate) fn constraint_definition(
         Constraint::Foreign(key) => {
             let own = column_list(table, &key.columns);
             let Some(parent) = facts.catalog.row_table_by_id(key.table) else { return String::new() };
+            let condition = names::expression(facts, &condition);
             let name = names::relation_name(facts, Class::Rows(parent));
             let referred = column_list(parent, &key.referred);
             let on = |event: &str, action: Referential| match action {

@@ -7,7 +7,7 @@ use model::{Domain, DomainCheck, RowColumn, TableId, TypeSpec, TypeSpecRef, User
 use crate::cells::{Cell, Row, row};
 use crate::facts::StatementFacts;
 use crate::information_schema::{is_shown, typed_column};
-use crate::oids::{self, Oid};
+use crate::oids::{self, Oid, Part};
 use crate::{names, relations};
 
 /// OIDs of `domain_in` and `domain_recv`.
@@ -34,7 +34,7 @@ pub(crate) fn types(facts: &StatementFacts) -> Vec<Row> {
     rows
 }
 
-fn domain_row(spec: &TypeSpec, domain: &Domain, array: Oid) -> Row {
+fn domain_row(facts: &StatementFacts, spec: &TypeSpec, domain: &Domain, array: Oid) -> Row {
     let base = domain.base.oid();
     let category = builtin().type_row(TypeId(base)).map_or('U', |row| char::from(row.category)).to_string();
     let length = builtin().type_row(TypeId(base)).map_or(-1, |row| row.length);
@@ -55,7 +55,7 @@ fn domain_row(spec: &TypeSpec, domain: &Domain, array: Oid) -> Row {
     row.extend(row! {
         typnotnull: domain.not_null,
         typbasetype: under,
-        typdefault: default(domain),
+        typdefault: default(domain).map(|sql| names::expression(facts, &sql)),
         typdefaultbin: default(domain),
     });
     row
@@ -153,6 +153,7 @@ pub(crate) fn standard_domains(facts: &StatementFacts) -> Vec<Row> {
         "collation_catalog",
         "collation_schema",
         "collation_name",
+    let condition = names::expression(facts, &condition);
         "numeric_precision",
         "numeric_precision_radix",
         "numeric_scale",
@@ -166,7 +167,9 @@ pub(crate) fn standard_domains(facts: &StatementFacts) -> Vec<Row> {
         let mut row = domain_head(facts, spec);
         let column = typed_column(facts, ("", ""), 0, &RowColumn::new("", domain.base), "NO");
         row.extend(column.into_iter().filter(|(name, _)| OF_TYPE.contains(name)));
-        row.extend(row! { domain_default: default(domain), dtd_identifier: "1" });
+        row.extend(
+            row! { domain_default: default(domain).map(|sql| names::expression(facts, &sql)), dtd_identifier: "1" },
+        );
         row
     };
     domains(facts).map(row).collect()
@@ -194,7 +197,10 @@ pub(crate) fn standard_checks(facts: &StatementFacts) -> Vec<Row> {
             constraint_catalog: facts.database.as_str(),
             constraint_schema: spec.name.schema.as_str(),
             constraint_name: check.name.as_str(),
-            check_clause: format!("({})", compiled::deparse::domain_condition(&check.condition, domain.base, false)),
+            check_clause: {
+                let condition = compiled::deparse::domain_condition(&check.condition, domain.base, false);
+                format!("({})", names::expression(facts, &condition))
+            },
         }
     };
     checks(&facts.catalog).filter(|(spec, ..)| is_shown(facts, &spec.name)).map(row).collect()

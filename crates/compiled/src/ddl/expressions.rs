@@ -295,7 +295,7 @@ fn lasting_type(ty: &mut ast::TypeName, session: &scalar::Session) {
 /// An expression whose users' functions have their schemas: the search path of a later session may be another.
 ///
 /// # Errors
-/// Of a session without facts.
+/// XX000 for a session without facts.
 pub(super) fn with_functions(expr: &ast::Expr, session: Session<'_>) -> Result<ast::Expr> {
     let mut expr = expr.clone();
     let Some(routines) = &session.facts()?.routines else { return Ok(expr) };

@@ -20,7 +20,7 @@ use crate::statement::Session;
 use crate::stored_expressions::{domain_check, named_type};
 
 /// Command tags.
-const ALTER_TYPE: &str = "ALTER TYPE";
+pub(super) const ALTER_TYPE: &str = "ALTER TYPE";
 const ALTER_DOMAIN: &str = "ALTER DOMAIN";
 
 /// The name in a statement about a type.
@@ -87,11 +87,11 @@ fn found_domain(name: &Name, catalog: &dyn Catalog) -> Result<(TypeSpecRef, Doma
     }
 }
 
-fn next_version(spec: &TypeSpec) -> TypeSpec {
+pub(super) fn next_version(spec: &TypeSpec) -> TypeSpec {
     TypeSpec { version: spec.version + 1, ..spec.clone() }
 }
 
-fn created(name: &Name, kind: UserType, catalog: &dyn Catalog) -> Result<TypeSpec> {
+pub(super) fn created(name: &Name, kind: UserType, catalog: &dyn Catalog) -> Result<TypeSpec> {
     let name = names::new_relation(name, Persistence::Permanent, catalog)?;
     if name.is_temporary() {
         let error = Error::unsupported("temporary types are not supported");
@@ -104,7 +104,7 @@ fn created(name: &Name, kind: UserType, catalog: &dyn Catalog) -> Result<TypeSpe
     Ok(TypeSpec { id: catalog.next_id(super::Object::Type), name, version: 1, oid, kind })
 }
 
-fn definition(tag: &'static str, change: Change) -> Definition {
+pub(super) fn definition(tag: &'static str, change: Change) -> Definition {
     Definition { changes: vec![change], ..Definition::new(tag) }
 }
 
@@ -128,7 +128,7 @@ pub(super) fn alter_enum(alter: &ast::AlterEnum, catalog: &dyn Catalog) -> Resul
             let text = format!("{} is not an enum", builtin().type_name(id));
             return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text));
         }
-        Some(spec) if spec.domain().is_some() => {
+        Some(spec) if !matches!(spec.kind, UserType::Enum(_)) => {
             return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("{} is not an enum", spec.name.table)));
         }
         found => found.ok_or_else(|| no_type(&alter.name))?,

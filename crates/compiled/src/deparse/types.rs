@@ -93,10 +93,13 @@ impl Ty {
         })
     }
 
-    /// The name as `format_type` writes it.
+    /// The name as `format_type` writes it; of a user type, its reference.
     fn written(&self) -> Option<String> {
         if is_array(self.id) {
             return Some(format!("{}[]", self.element()?.written()?));
+        }
+        if user_types::is_user(self.id.0) {
+            return Some(self.name()?.to_string());
         }
         if self.modifiers.is_empty() {
             // As a keyword, `character` is `character(1)`.

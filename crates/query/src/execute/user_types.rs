@@ -5,6 +5,7 @@ use parser::ast::{Drop, DropBehavior, Name, ObjectKind, ObjectName, Statement};
 
 use super::rows;
 use crate::errors::locate;
+use super::routine::define as routines;
 use crate::result::Outcome;
 use crate::session::Session;
 use crate::statement::{Command, Parsed, parse};
