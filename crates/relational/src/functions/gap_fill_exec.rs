@@ -105,7 +105,8 @@ impl ExecutionPlan for GapFillExec {
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
+        // It has an order of its own: a sort of the result must not move below it.
+        vec![false]
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {

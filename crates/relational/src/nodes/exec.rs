@@ -173,7 +173,9 @@ impl ExecutionPlan for NodeExec {
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
-        (0..self.inputs.len()).map(|input| input == 0 && self.keeps).collect()
+        // DataFusion moves a sort of the result below an operator that keeps the order, whatever order that one requires.
+        let requires_order = self.orderings.first().is_some_and(Option::is_some);
+        (0..self.inputs.len()).map(|input| input == 0 && self.keeps && !requires_order).collect()
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
