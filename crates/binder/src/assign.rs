@@ -1,7 +1,7 @@
 //! Assignments to columns: SET, and the casts of values to the columns' types.
 
 use catalog::{CastContext, TypeId};
-use model::{Error, Result, SqlState};
+use model::{Error, Result, SqlState, user_types};
 use parser::ast::{self, ExprKind as Ast, Ident, Pos, SetClause, Step};
 use scalar::{Expr, ExprKind, Place, Subscript};
 

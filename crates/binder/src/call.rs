@@ -230,7 +230,7 @@ impl Binder<'_> {
             FunctionKind::Scalar => {
                 self.check_plain(written)?;
                 if function.returns_set {
-                    return self.set_call(scope, function, call, arguments, at);
+                    return self.set_call(scope, (function.name, function.columns.len() > 1), call, arguments, at);
                 }
                 let ty = call.result;
                 Ok(Expr::new(ExprKind::Call(Box::new(call), arguments), ty, Place(at.0)))
@@ -347,7 +347,7 @@ impl Binder<'_> {
 
     pub(crate) fn default_argument(&mut self, text: &str) -> Result<Expr> {
         let parsed = parser::parse_expr(text)?;
-        // Its places are none in the statement.
+        // The places in this text are not those of the statement.
         let notes = self.notes.take();
         // Nor do names of the function or variables around the call have a meaning in it.
         let inlining = std::mem::replace(&mut self.inlining, vec![Inlined::default()]);
@@ -357,11 +357,12 @@ impl Binder<'_> {
         bound
     }
 
-    /// A set-returning function becomes a column that runs beside the rows of its query.
-    fn set_call(
+    /// A set-returning function becomes a column that runs beside the rows of its query. `has_fields`: its rows have
+    /// columns of their own.
+    pub(crate) fn set_call(
         &mut self,
         scope: &Scope<'_>,
-        function: &Function,
+        (name, has_fields): (&str, bool),
         call: Call,
         arguments: Vec<Expr>,
         at: Pos,
@@ -376,8 +377,8 @@ impl Binder<'_> {
                 return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, at));
             }
         }
-        let column = self.column(function.name, call.result, -1);
-        if function.columns.len() > 1 {
+        let column = self.column(name, call.result, -1);
+        if has_fields {
             self.rows_of.insert(column, call.clone());
         }
         scope.sets.borrow_mut().push((column, call, arguments));

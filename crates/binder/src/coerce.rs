@@ -83,7 +83,9 @@ impl Binder<'_> {
                 value => ExprKind::Constant(value),
             },
             ExprKind::Parameter(number) => {
-                let slot = &mut self.parameters[number as usize];
+                let Some(slot) = self.parameters.get_mut(number as usize) else {
+                    return Err(Error::bug("a parameter that is not known"));
+                };
                 match *slot {
                     Some(known) if known != to => {
                         let text = format!("inconsistent types deduced for parameter ${}", number + 1);

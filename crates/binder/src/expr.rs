@@ -369,13 +369,6 @@ impl Binder<'_> {
                 let number = number.ok_or_else(missing)?;
                 Ok(columns[number].clone())
             }
-            ExprKind::Call(..) | ExprKind::Column(_) if self.row_columns(&value).is_some() => {
-                let columns = self.row_columns(&value).ok_or_else(missing)?;
-                let number = columns.iter().position(|(name, _)| **name == *field.as_str()).ok_or_else(missing)?;
-                let ty = columns[number].1;
-                Ok(Expr::new(ExprKind::Field(Box::new(value), number), ty, Place(at.0)))
-            }
-            _ if value.ty == TypeId::RECORD => Err(unsupported("a field of this row", at)),
             _ => {
                 let ty = self.type_name(value.ty);
                 let text = format!("column notation .{field} applied to type {ty}, which is not a composite type");

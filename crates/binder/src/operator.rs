@@ -17,8 +17,8 @@ impl Binder<'_> {
             let operand = self.expr(scope, &operator.right)?;
             return self.prefix(symbol, operand, at);
         };
-        if let (Ast::Row(_) | Ast::ImplicitRow(_), Ast::Subquery(_)) = (&left.kind, &operator.right.kind) {
-            return Err(unsupported("a comparison of a row with a subquery", at));
+        if let (Ast::Row(_) | Ast::ImplicitRow(_), Ast::Subquery(query)) = (&left.kind, &operator.right.kind) {
+            return self.compared_with_query(scope, symbol, left, query, at);
         }
         let (left, right) = (self.expr(scope, left)?, self.expr(scope, &operator.right)?);
         self.compared(symbol, left, right, at)

@@ -11,7 +11,7 @@ use parser::ast::{self, FunctionCall, Ident, Pos};
 use scalar::{Call, Expr, ExprKind, Place};
 
 use crate::binder::{Binder, Schema, at_place, error, unsupported};
-use crate::scope::{Clause, Scope};
+use crate::scope::Scope;
 
 /// Calls within each other that become the expressions of their functions.
 const INLINE_LEVELS_MAX: usize = 32;
@@ -151,23 +151,8 @@ impl Binder<'_> {
         if !routine.returns_set {
             return Ok(Some(Expr::new(ExprKind::Call(Box::new(call), converted), found.result, Place(at.0))));
         }
-        let clause = scope.clause.get();
-        match clause {
-            Clause::SelectList | Clause::OrderBy | Clause::DistinctOn | Clause::From | Clause::AggregateArgument => {}
-            Clause::WindowArgument | Clause::Values | Clause::ValuesSingle => {}
-            Clause::GroupBy => return Err(unsupported("GROUP BY of a set-returning function", at)),
-            other => {
-                let text = format!("set-returning functions are not allowed in {}", other.name());
-                return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, at));
-            }
-        }
-        let column = self.column(&routine.name, call.result, -1);
-        if !routine.columns.is_empty() {
-            self.rows_of.insert(column, call.clone());
-        }
-        scope.sets.borrow_mut().push((column, call, converted));
-        scope.set_places.borrow_mut().push(at);
-        Ok(Some(self.column_expr(column, at)))
+        let named = (&*routine.name, !routine.columns.is_empty());
+        self.set_call(scope, named, call, converted, at).map(Some)
     }
 
     /// Columns of the rows of a user's function in a call; empty for one of values.

@@ -1,7 +1,7 @@
 //! ORDER BY, and the expressions of a select list that other clauses refer to.
 
 use catalog::TypeId;
-use model::{Error, Result, SqlState};
+use model::{Error, Result, SqlState, user_types};
 use parser::ast::{self, ExprKind as Ast, Ident, NullsOrder, SortBy, SortDirection};
 use scalar::Place;
 
@@ -137,9 +137,7 @@ impl Binder<'_> {
 
     /// Checks that values of a type have an order.
     pub(crate) fn check_order(&self, ty: TypeId, at: Place) -> Result<()> {
-        let base = self.catalog.base_type(ty);
-        let base = self.catalog.element_of(base).filter(|_| !is_vector(base)).unwrap_or(base);
-        if base == TypeId::RECORD || self.equality(base).is_some_and(|equals| equals.can_merge) {
+        if self.has_order(ty) {
             return Ok(());
         }
         let text = format!("could not identify an ordering operator for type {}", self.type_name(ty));

@@ -8,7 +8,7 @@ use scalar::{Comparison, Expr, ExprKind, Place, Subquery, SubqueryKind};
 use crate::binder::{Binder, error, unsupported};
 use crate::query::Bound;
 use crate::scope::Scope;
-use crate::tree::Subplan;
+use crate::tree::{Rel, Subplan};
 
 impl Binder<'_> {
     /// Adds a subquery to the statement's; its number.
@@ -75,6 +75,34 @@ impl Binder<'_> {
         Ok(Expr::new(ExprKind::Not(Box::new(any)), TypeId::BOOL, Place(at.0)))
     }
 
+    /// A comparison of a row with the only row of a subquery: the subquery makes it.
+    pub(crate) fn compared_with_query(
+        &mut self,
+        scope: &Scope<'_>,
+        symbol: &str,
+        left: &ast::Expr,
+        query: &ast::Query,
+        at: Pos,
+    ) -> Result<Expr> {
+        Self::check_subquery(scope, at)?;
+        let ExprKind::Row(left, _) = self.expr(scope, left)?.kind else {
+            return Err(model::Error::bug("a row that is none"));
+        };
+        let Bound { rel, outputs } = self.query(query, Some(scope), true)?;
+        check_count(outputs.len(), left.len(), at)?;
+        let values = outputs.into_iter().map(|one| match one.untyped {
+            Some(literal) => literal,
+            None => self.column_expr(one.output.column, at),
+        });
+        let values = values.collect();
+        let compared = self.row_operator(symbol, left, values, at)?;
+        let column = self.column("?column?", compared.ty, compared.typmod);
+        let rel = Rel::Project { input: Box::new(rel), columns: vec![(column, compared)] };
+        let subquery =
+            Subquery { query: self.add_subquery(Subplan { rel, columns: vec![column] }), kind: SubqueryKind::Scalar };
+        Ok(Expr::new(ExprKind::Subquery(Box::new(subquery)), TypeId::BOOL, Place(at.0)))
+    }
+
     pub(crate) fn quantified_query(
         &mut self,
         scope: &Scope<'_>,
@@ -101,10 +129,7 @@ impl Binder<'_> {
             kind => vec![Expr { kind, ..left }],
         };
         let bound = self.query(query, Some(scope), true)?;
-        if bound.outputs.len() != left.len() {
-            let few = if bound.outputs.len() < left.len() { "few" } else { "many" };
-            return Err(error(SqlState::SYNTAX_ERROR, format!("subquery has too {few} columns"), at));
-        }
+        check_count(bound.outputs.len(), left.len(), at)?;
         let order = match symbol {
             "<" => Some(Comparison::Less),
             "<=" => Some(Comparison::LessEqual),
@@ -137,4 +162,13 @@ impl Binder<'_> {
         let subquery = Subquery { query: number, kind };
         Ok(Expr::new(ExprKind::Subquery(Box::new(subquery)), TypeId::BOOL, Place(at.0)))
     }
+}
+
+/// Checks that a subquery has as many columns as the row that it is compared with.
+fn check_count(columns: usize, row: usize, at: Pos) -> Result<()> {
+    if columns == row {
+        return Ok(());
+    }
+    let few = if columns < row { "few" } else { "many" };
+    Err(error(SqlState::SYNTAX_ERROR, format!("subquery has too {few} columns"), at))
 }
