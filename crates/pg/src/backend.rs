@@ -162,6 +162,15 @@ pub fn parameter_status(out: &mut Vec<u8>, name: &str, value: &str) {
     });
 }
 
+/// NotificationResponse: a notification that the session `process` sent.
+pub fn notification(out: &mut Vec<u8>, process: i32, channel: &str, payload: &str) {
+    message(out, b'A', |out| {
+        out.extend_from_slice(&process.to_be_bytes());
+        text(out, channel);
+        text(out, payload);
+    });
+}
+
 /// ReadyForQuery.
 pub fn ready_for_query(out: &mut Vec<u8>, status: Status) {
     message(out, b'Z', |out| out.push(status.code()));

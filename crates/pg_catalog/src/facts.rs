@@ -47,6 +47,25 @@ pub trait ServerFacts: Send + Sync {
             .with_hint(format!("use SET {name} = …")))
     }
 
+    /// NOTIFY, when the transaction commits.
+    ///
+    /// # Errors
+    /// 22023 for a wrong name or a long payload; 54000 and 53200 beyond the limits of memory.
+    fn notify(&self, channel: &str, _payload: &str) -> Result<()> {
+        Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, format!("pg_notify(\"{channel}\") is not supported here"))
+            .with_hint(format!("use NOTIFY {channel}")))
+    }
+
+    /// The channels that the session listens to.
+    fn listening(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Part of the memory of notifications that is in use, from 0 to 1.
+    fn notifications_used(&self) -> f64 {
+        0.0
+    }
+
     /// All settings, for `pg_settings`.
     fn settings(&self) -> Vec<Setting> {
         Vec::new()

@@ -110,6 +110,11 @@ const SPECS: &[Spec] = &[
     spec("pg_terminate_backend", (1, 2), |call| result(signal(call, Signal::Terminate))),
     spec("current_setting", (1, 2), current_setting),
     spec("set_config", (3, 3), set_config),
+    spec("pg_notify", (2, 2), |call| {
+        call.facts.server.notify(call.text(0).unwrap_or_default(), call.text(1).unwrap_or_default())?;
+        result("")
+    }),
+    spec("pg_notification_queue_usage", (0, 0), |call| Ok(Cell::Float(call.facts.server.notifications_used()))),
     spec("pg_client_encoding getdatabaseencoding", (0, 0), |_| result("UTF8")),
     spec("pg_is_in_recovery pg_is_wal_replay_paused", (0, 0), |_| result(false)),
     spec("txid_current pg_current_xact_id", (0, 0), |call| result(call.facts.server.lsn().cast_signed())),

@@ -39,6 +39,10 @@ impl scalar::Objects for StatementObjects {
         spec.call(&self.0, arguments)?.datum(call.result, ctx)
     }
 
+    fn listening(&self) -> Vec<String> {
+        self.0.server.listening()
+    }
+
     fn partition_tree(&self, relation: u32) -> Vec<(u32, Option<u32>, bool, i32)> {
         row_tables::partition_tree(&self.0, relation)
     }

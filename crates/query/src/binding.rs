@@ -196,11 +196,16 @@ pub(crate) fn assigned(context: &Arc<StatementContext>, from: TypeId, to: TypeId
     binder::assigned(&Tables::new(context), value, to, typmod)
 }
 
-/// Whether a query calls a function of a user.
+/// OID of `pg_notify`.
+const PG_NOTIFY: u32 = 3_036;
+
+/// Whether a query calls a function of a user, or one that sends notifications: it is part of a transaction, and complete
+/// before its first row goes out.
 pub(crate) fn calls_routines(query: &Query) -> bool {
     let mut found = false;
     binder::visit(query, &mut |expr| {
         if let scalar::ExprKind::Call(call, _) = &expr.kind {
+    let acts = |function: u32| function >= scalar::FIRST_ROUTINE || function == PG_NOTIFY;
             found |= call.function >= scalar::FIRST_ROUTINE;
         }
     });

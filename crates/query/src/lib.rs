@@ -49,6 +49,7 @@ pub use result_schema::conform;
 pub use session::Session;
 pub use session::block::TxnStatus;
 pub use session::database::{Database, Options};
+pub use session::notifications::{Notification, Wake};
 pub use settings::Timeouts;
 pub use statement::copy::CopyForm;
 pub use statement::{Statement, parse};

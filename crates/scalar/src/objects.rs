@@ -20,6 +20,11 @@ pub trait Objects: Debug + Send + Sync {
     /// Those of the function.
     fn call<'a>(&self, arguments: &[Datum<'a>], call: &Call, ctx: &Context<'a>) -> Result<Datum<'a>>;
 
+    /// The channels that the session listens to.
+    fn listening(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The partitions of a table or index and itself: number, that of the parent, whether it has no partitions, and level.
     fn partition_tree(&self, _relation: u32) -> Vec<(u32, Option<u32>, bool, i32)> {
         Vec::new()

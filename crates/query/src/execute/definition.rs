@@ -11,7 +11,7 @@ use parser::ast::{
 };
 
 use super::table_store::{columns, primary_key, primary_keys};
-use super::{alter_table, materialized_view, privilege, view};
+use super::{alter_table, materialized_view, notify, privilege, view};
 use crate::errors::locate;
 use crate::result::Outcome;
 use crate::session::Session;
@@ -38,8 +38,9 @@ pub(crate) async fn execute(session: &mut Session, parsed: &Parsed, statement: &
             privilege::own_schema(session, &alter.object)
         }
         Statement::AlterDefaultPrivileges(_) => Ok(privilege::ignored(session, "ALTER DEFAULT PRIVILEGES")),
-        // LISTEN is not supported, so nothing is listened to.
-        Statement::Unlisten(_) => Ok(Outcome::command("UNLISTEN")),
+        Statement::Listen(channel) => notify::listen(session, channel),
+        Statement::Unlisten(channel) => Ok(notify::unlisten(session, channel.as_deref())),
+        Statement::Notify(notify) => notify::notify(session, notify),
         Statement::CreateTableAs(create) if create.materialized_view => {
             Box::pin(materialized_view::create(session, parsed, create)).await
         }
@@ -56,13 +57,7 @@ pub(crate) async fn execute(session: &mut Session, parsed: &Parsed, statement: &
 fn words(sql: &str, statement: &Statement) -> String {
     let count = match statement {
         Statement::Unsupported { command } => return (*command).to_owned(),
-        Statement::Do(_)
-        | Statement::Listen(_)
-        | Statement::Notify(_)
-        | Statement::Load(_)
-        | Statement::Call(_)
-        | Statement::Grant(_)
-        | Statement::GrantRole(_) => 1,
+        Statement::Do(_) | Statement::Load(_) | Statement::Call(_) | Statement::Grant(_) | Statement::GrantRole(_) => 1,
         Statement::CreateTableAs(_) => 3,
         _ => 2,
     };

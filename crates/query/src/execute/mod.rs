@@ -17,6 +17,7 @@ mod maintenance;
 mod materialized_view;
 mod modify;
 mod prepared_statements;
+mod notify;
 mod privilege;
 mod query;
 pub(crate) mod routine;
@@ -480,7 +481,10 @@ fn writes(parsed: &Parsed) -> bool {
         Command::Copy(copy) => copy.is_from(),
         // A cursor WITH HOLD outlives its transaction.
         Command::Cursor(cursor) => matches!(**cursor, CursorStatement::Declare { hold: true, .. }),
-        Command::Definition(definition) => !matches!(definition, Change::Unlisten(_) | Change::CreateExtension(_)),
+        Command::Definition(definition) => {
+            let is_about_channels = matches!(definition, Change::Listen(_) | Change::Unlisten(_) | Change::Notify(_));
+            !is_about_channels && !matches!(definition, Change::CreateExtension(_))
+        }
         Command::Summarize(_)
         | Command::Prepare(_)
         | Command::Deallocate(_)

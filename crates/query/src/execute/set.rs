@@ -135,6 +135,7 @@ pub(crate) async fn discard(session: &mut Session, what: Discard) -> Result<Outc
     session.named.clear();
     session.cursors.close_all();
     session.advisory.unlock_all();
+    super::notify::unlisten(session, None);
     Arc::make_mut(&mut session.settings).reset_all();
     discard_temporary(session).await?;
     Ok(Outcome::command(tag))

@@ -57,6 +57,7 @@ fn release(session: &mut Session, name: &str) -> Result<Outcome> {
     let at = position(block, name)?;
     block.release(at);
     session.advisory.release_savepoint(at);
+    session.outbox.lock().release_savepoint(at);
     session.cursors.release(at);
     Ok(Outcome::command("RELEASE"))
 }

@@ -117,6 +117,7 @@ impl Session {
         if self.block.is_none() {
             // Left over from a commit whose future was dropped.
             self.advisory.end_transaction(0);
+            self.outbox.lock().undo(0);
         }
         self.assign_pending();
     }
@@ -147,6 +148,7 @@ impl Session {
             Some(block) => {
                 block.failed = true;
                 self.advisory.end_transaction(block.savepoints.len());
+                self.outbox.lock().undo(block.savepoints.len());
                 // Release its locks now, not only when the client sends ROLLBACK.
                 let undone = if block.is_large() { compute(|| block.undo_to_mark()) } else { block.undo_to_mark() };
                 if undone.is_err() {
@@ -195,6 +197,7 @@ impl Session {
             let place = block.txn.as_ref().map(Txn::savepoint);
             let after = Arc::clone(&block.after);
             block.savepoints.push(Mark { name, place, read_only: block.read_only, settings, after });
+            self.outbox.lock().add_savepoint();
         }
     }
 
@@ -203,6 +206,7 @@ impl Session {
         let Some(block) = &mut self.block else { return Ok(()) };
         block.savepoints.truncate(at + 1);
         self.advisory.end_transaction(at + 1);
+        self.outbox.lock().undo(at + 1);
         self.cursors.roll_back_to(at);
         if block.is_large() { compute(|| block.undo_to_mark()) } else { block.undo_to_mark() }?;
         block.failed = false;
@@ -224,9 +228,19 @@ impl Session {
         self.keep_settings(&after);
         // Assigned in place, because the block is large.
         self.block = None;
+        self.tell();
         self.advisory.end_transaction(0);
         self.cursors.end_transaction(true);
         true
+    }
+
+    /// Does what the session planned about channels, without other changes to commit.
+    pub(crate) fn tell(&mut self) {
+        let mut outbox = self.outbox.lock();
+        if let Some(outgoing) = outbox.begin_commit() {
+            let lsn = self.database.engine().snapshot(self.seen).lsn();
+            outbox.end_commit(outgoing, lsn);
+        }
     }
 
     /// Commits the block. Deferred constraints were checked.
@@ -249,11 +263,17 @@ impl Session {
             // Settings are restored if the commit fails; a dropped future leaves them unchanged.
             let database = self.database.clone();
             let is_large = txn.is_large();
+            let outgoing = self.outbox.lock().begin_commit();
             let work = Box::pin(database.finish_telling(txn.commit(durability), &self.decided));
             let committed = if is_large { computing(work).await } else { work.await };
             self.decided.store(false, Ordering::Release);
             match committed {
-                Ok(lsn) => self.seen = self.seen.max(lsn),
+                Ok(lsn) => {
+                    self.seen = self.seen.max(lsn);
+                    if let Some(outgoing) = outgoing {
+                        self.outbox.lock().end_commit(outgoing, lsn);
+                    }
+                }
                 Err(error) => {
                     self.settings = before;
                     self.advisory.end_transaction(0);
@@ -280,6 +300,7 @@ impl Session {
     pub(crate) fn roll_back(&mut self) {
         if let Some(block) = self.block.take() {
             self.settings = Arc::clone(&block.before);
+            self.outbox.lock().undo(0);
             self.advisory.end_transaction(0);
             self.cursors.end_transaction(false);
             if block.is_large() { compute(|| drop(block)) } else { drop(block) }

@@ -13,6 +13,7 @@ use relational::files::FileAccess;
 use super::activity::Sessions;
 use super::database::Database;
 use super::modes::Modes;
+use super::notifications::SharedOutbox;
 use crate::routines::RoutineCalls;
 use crate::settings::Settings;
 
@@ -48,6 +49,8 @@ pub(crate) struct StatementContext {
     pub(crate) sessions: Sessions,
     /// Settings changed by `set_config` in the statement, applied before the session's next statement.
     pub(crate) pending: Pending,
+    /// Where `pg_notify` puts notifications.
+    pub(crate) outbox: SharedOutbox,
     /// Calls of users' functions by executors.
     pub(crate) routines: Arc<RoutineCalls>,
     /// The files that it may use.

@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::activity::Sessions;
 use super::advisory_locks::Locks;
+use super::notifications::Channels;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::threads::Producer;
@@ -42,6 +43,7 @@ struct Inner {
     next_pid: AtomicI32,
     sessions: Sessions,
     advisory: Locks,
+    channels: Channels,
     started_ns: i64,
     files: Option<Arc<FileRoot>>,
     /// Values that modules above keep, by their types.
@@ -78,12 +80,14 @@ impl Database {
         let readers = Arc::new(Semaphore::new(READERS_WAITING_MAX));
         let producer = Producer::new(options.threads * THREADS_PER_PARTITION);
         let (advisory, started_ns) = (Locks::default(), engine.env().now_ns());
+        let channels = Channels::new(engine.memory().clone());
         let inner = Inner {
             engine,
             runtime,
             next_pid,
             sessions,
             advisory,
+            channels,
             started_ns,
             files,
             kept: Mutex::default(),
@@ -177,6 +181,11 @@ impl Database {
     /// The advisory locks of all sessions.
     pub(crate) fn advisory(&self) -> &Locks {
         &self.0.advisory
+    }
+
+    /// The channels of LISTEN and NOTIFY.
+    pub(crate) fn channels(&self) -> &Channels {
+        &self.0.channels
     }
 
     /// Time of opening, nanoseconds since 1970 UTC.

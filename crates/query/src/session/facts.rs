@@ -89,6 +89,18 @@ impl ServerFacts for Live {
         Ok(tried.get(name).unwrap_or_default())
     }
 
+    fn notify(&self, channel: &str, payload: &str) -> Result<()> {
+        self.0.outbox.lock().notify(channel, payload)
+    }
+
+    fn listening(&self) -> Vec<String> {
+        self.0.database.channels().of(self.0.backend_pid)
+    }
+
+    fn notifications_used(&self) -> f64 {
+        self.0.database.channels().usage()
+    }
+
     fn settings(&self) -> Vec<Setting> {
         self.0.settings.rows()
     }

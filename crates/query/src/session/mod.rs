@@ -17,6 +17,7 @@ pub(crate) mod database;
 pub(crate) mod facts;
 pub(crate) mod known_calls;
 pub(crate) mod modes;
+pub(crate) mod notifications;
 pub(crate) mod temporary;
 
 use std::collections::BTreeMap;
@@ -42,6 +43,7 @@ use self::database::Database;
 use self::facts::facts;
 use self::modes::Modes;
 use crate::encode::TextReader;
+use self::notifications::{Notification, Outbox, SharedOutbox, Wake};
 use crate::routines::RoutineCalls;
 use crate::settings::{Settings, Timeouts};
 use crate::statement::Statement;
@@ -72,6 +74,8 @@ pub struct Session {
     pub(crate) keeps_executor: bool,
     pub(crate) advisory: Held,
     /// The cursor of the last statement, if that was a FETCH, and whether all its rows were fetched.
+    /// Channels that it listens to, and notifications of its transaction.
+    pub(crate) outbox: SharedOutbox,
     pub(crate) fetching: Option<(String, Arc<AtomicBool>)>,
     /// Plans and runs what the row executor does not; made by the first statement that needs it.
     executor: Option<Executor>,
@@ -105,6 +109,8 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.roll_back();
         if self.settings.temporary().is_some() {
+        // A result that is still read may share it.
+        self.outbox.lock().close();
             temporary::drop_all_later(&self.database, &self.user, &self.settings);
         }
     }
@@ -127,6 +133,7 @@ impl Session {
         let env = Arc::clone(database.engine().env());
         let advisory = Held::new(database.advisory().clone(), pid);
         let stop = Arc::new(StopFlag::new(env));
+        let outbox = Arc::new(Mutex::new(Outbox::new(database.channels().clone(), pid)));
         let now_ns = database.engine().env().now_ns();
         let entered = database.sessions().enter(pid, &user, now_ns, Arc::clone(&stop));
         Session {
@@ -146,6 +153,7 @@ impl Session {
             keeps_executor: false,
             advisory,
             fetching: None,
+            outbox,
             executor: None,
             pending: Pending::default(),
             input: None,
@@ -176,6 +184,27 @@ impl Session {
     }
 
     /// Text of the running statement, or of the last one.
+    /// Lets the session LISTEN. `on_wake` is called by other sessions, and must not block: take the notifications when the
+    /// session is idle.
+    pub fn on_wake(&mut self, on_wake: impl Fn(Wake) + Send + Sync + 'static) {
+        self.outbox.lock().set_wake(Arc::new(on_wake));
+    }
+
+    /// Whether the session may get notifications.
+    #[must_use]
+    pub fn is_listening(&self) -> bool {
+        self.outbox.lock().is_listening()
+    }
+
+    /// Takes notifications for the client, oldest first, of at most about `bytes`: none in a transaction.
+    ///
+    /// # Errors
+    /// 54000 if the session must end because it left too many unread.
+    pub fn notifications(&mut self, bytes: u64) -> Result<Vec<Arc<Notification>>> {
+        let bytes = if self.status() == TxnStatus::Idle { bytes } else { 0 };
+        self.outbox.lock().received(bytes)
+    }
+
     #[must_use]
     pub fn statement_text(&self) -> Option<String> {
         self.entered.statement_text()
@@ -270,6 +299,7 @@ impl Session {
             sessions: self.entered.sessions().clone(),
             pending: Arc::clone(&self.pending),
             routines: Arc::new(RoutineCalls::new(catalog, Arc::clone(&self.settings))),
+            outbox: Arc::clone(&self.outbox),
             files: FileAccess { root: self.database.files().cloned(), input: self.input.clone() },
         })
     }

@@ -15,6 +15,7 @@ use crate::registry::{Family, Function, Rows, SetFunction, TypeSupport};
 pub(crate) static FAMILY: Family = Family { types: TYPES, functions: FUNCTIONS, sets: SETS, aggregates: &[] };
 
 const SETS: &[(&str, SetFunction)] = &[
+    ("pg_listening_channels", listening_channels),
     ("pg_partition_ancestors", partition_ancestors),
     ("pg_partition_tree", partition_tree),
     ("pg_options_to_table", options_to_table),
@@ -76,6 +77,13 @@ fn options_to_table<'a>(arguments: &[Datum<'a>], _: &Call, _: &Context<'a>) -> R
         }))));
     }
     Ok(Box::new(rows.into_iter()))
+}
+
+/// `pg_listening_channels`: the channels that the session listens to.
+fn listening_channels<'a>(_: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Rows<'a>> {
+    let channels = ctx.session.objects.as_ref().map(|objects| objects.listening()).unwrap_or_default();
+    let texts: Vec<Datum<'a>> = channels.iter().map(|channel| ctx.text(channel)).collect();
+    Ok(Box::new(texts.into_iter().map(Ok)))
 }
 
 /// The relation that is the argument.

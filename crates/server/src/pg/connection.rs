@@ -16,6 +16,7 @@ use query::{
     Arguments, Batches, Begun, Chunks, Executed, Messages, Outcome, OutputColumn, PlanCache, Prepared, Session,
     Statement, TxnStatus, computing,
 };
+use tokio::sync::Notify;
 
 use super::cancel::Registration;
 use super::extended::ExtendedState;
@@ -27,6 +28,8 @@ use super::{Context, Phase, reached, shutting_down};
 
 /// Time slice of a connection before it yields to others of its thread.
 const TURN: Duration = Duration::from_micros(100);
+/// Notifications that are sent at once, in bytes of memory.
+const NOTIFICATIONS_BYTES: u64 = 64 << 10;
 /// Longer messages are processed on a thread of their own.
 const LONG_MESSAGE_BYTES: usize = 16 << 10;
 
@@ -39,6 +42,8 @@ pub(super) struct Connection<'a> {
     pub(super) context: Arc<Context>,
     _registration: Registration,
     stops: Arc<StopSignals>,
+    /// Set when the session gets a notification.
+    notified: Arc<Notify>,
     /// Prepared statements and portals of the extended protocol.
     pub(super) extended: ExtendedState,
     /// After an error in the extended protocol: skip messages until Sync.
@@ -114,6 +119,7 @@ impl<'a> Connection<'a> {
         session: Session,
         context: Arc<Context>,
         registration: Registration,
+        notified: Arc<Notify>,
     ) -> Connection<'a> {
         let stops = Arc::new(StopSignals {
             stop: registration.stop.clone(),
@@ -128,6 +134,7 @@ impl<'a> Connection<'a> {
             context,
             _registration: registration,
             stops,
+            notified,
             extended: ExtendedState::default(),
             skipping: false,
             implicit: false,
@@ -173,12 +180,25 @@ impl<'a> Connection<'a> {
         stops.stop.idle.begin();
         let message = match self.client_timeout() {
             _ if self.is_stopping() => Err(Lost::Gone),
-            (None, _) => self.wire.message().await,
-            (client_timeout, lost) => tokio::select! {
-                biased;
-                message = self.wire.message() => message,
-                () = expired(client_timeout) => Err(lost()),
-            },
+            (None, _) if !self.session.is_listening() => self.wire.message().await,
+            (client_timeout, lost) => {
+                let mut expired = pin!(expired(client_timeout));
+                let notified = Arc::clone(&self.notified);
+                loop {
+                    // Between the messages of a batch, notifications wait for its end.
+                    let takes_notifications = self.idle && self.session.status() == TxnStatus::Idle;
+                    tokio::select! {
+                        biased;
+                        message = self.wire.message() => break message,
+                        () = &mut expired => break Err(lost()),
+                        () = notified.notified(), if takes_notifications => {
+                            if let Err(lost) = self.send_all_notifications().await {
+                                break Err(lost);
+                            }
+                        }
+                    }
+                }
+            }
         };
         stops.stop.idle.end();
         self.idle = false;
@@ -198,10 +218,45 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// Flushes to a slow client, until a timeout or a shutdown.
+    /// The error that ends the session.
+    fn ended(&mut self) -> Lost {
+        match self.session.notifications(0) {
+            Ok(_) => shutting_down(),
+            Err(overrun) => Lost::Fatal(overrun),
+        }
+    }
+
+    /// Sends notifications that wait, until there are none. A slow client gets them piece by piece.
+    async fn send_all_notifications(&mut self) -> Result<(), Lost> {
+        while self.send_notifications()? {
+            self.flush_unless_stopping().await?;
+        }
+        Ok(())
+    }
+
+    /// Appends some of the notifications that wait; false if there are none, or in a transaction.
+    fn send_notifications(&mut self) -> Result<bool, Lost> {
+        let some = self.session.notifications(NOTIFICATIONS_BYTES).map_err(Lost::Fatal)?;
+        for one in &some {
+            backend::notification(&mut self.wire.output, one.pid, &one.channel, &one.payload);
+        }
+        Ok(!some.is_empty())
+    }
+
+    /// Flushes to a slow client, until a timeout, a shutdown or the end of the session.
     async fn flush_unless_stopping(&mut self) -> Result<(), Lost> {
         let (client_timeout, lost) = self.client_timeout();
         let mut phase = self.stops.phase.clone();
+        let stops = Arc::clone(&self.stops);
+        let terminated = async {
+            loop {
+                let signal = stops.stop.waiting.notified();
+                if stops.stop.is_terminated() {
+                    return;
+                }
+                signal.await;
+            }
+        };
         tokio::select! {
             biased;
             () = reached(&mut phase, Phase::Stopping) => Err(shutting_down()),
@@ -657,16 +712,22 @@ impl<'a> Connection<'a> {
             // Portals end with their transaction.
             self.extended.close_portals();
         }
-        self.ready();
+        self.ready()?;
+        if self.session.is_listening() {
+            self.send_all_notifications().await?;
+        }
         Ok(())
     }
 
-    /// Sends changed settings, then ReadyForQuery.
-    fn ready(&mut self) {
+    /// Sends changed settings and notifications, then ReadyForQuery.
+    fn ready(&mut self) -> Result<(), Lost> {
         for (name, value) in self.session.changed_settings() {
             backend::parameter_status(&mut self.wire.output, &name, &value);
         }
         let status = match self.session.status() {
+        if self.session.is_listening() {
+            self.send_notifications()?;
+        }
             TxnStatus::Idle => Status::Idle,
             TxnStatus::InBlock => Status::InTransaction,
             TxnStatus::Failed => Status::Failed,

@@ -33,9 +33,9 @@ use std::time::Duration;
 use ::pg::backend::{self, Severity};
 use futures::future::BoxFuture;
 use model::{Error, SqlState};
-use query::{Database, Signal};
+use query::{Database, Signal, Wake};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::connections::{Admission, Connections, Limits, Phase, Refusal, reached};
 use crate::listener::{Inputs, Listener, Service, Start, input_bytes_max};
@@ -242,10 +242,16 @@ async fn serve_session(
         Signal::Cancel => stop.cancel(),
         Signal::Terminate => stop.terminate(),
     });
+    let (stop, notified) = (registration.stop.clone(), Arc::new(Notify::new()));
+    let woken = Arc::clone(&notified);
+    session.on_wake(move |wake| match wake {
+        Wake::Notified => woken.notify_one(),
+        Wake::Overrun => stop.terminate(),
+    });
     startup::send_greeting(&mut wire.output, &mut session, registration.key, settings).map_err(Lost::Fatal)?;
     let _open = context.counters.sessions.hold();
     tracing::debug!(user, process = registration.key.process, "session started");
-    let mut connection = Connection::new(wire, session, Arc::clone(context), registration);
+    let mut connection = Connection::new(wire, session, Arc::clone(context), registration, notified);
     let end = connection.run().await;
     connection.rollback();
     end

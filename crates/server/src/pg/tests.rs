@@ -1,7 +1,8 @@
 //! Tests of the listener over real sockets, at the level of protocol messages.
 //!
 //! Responses are compared as transcripts, one line per message: `T a:23` RowDescription with type
-//! OIDs, `D 1|NULL` DataRow, `C tag`, `E state message`, `N …`, `Z status`, and the bare tag for
+//! OIDs, `D 1|NULL` DataRow, `C tag`, `E state message`, `N …`, `A channel=payload` NotificationResponse,
+//! `Z status`, and the bare tag for
 //! messages without content.
 
 use std::net::SocketAddr;
@@ -14,6 +15,7 @@ use tokio::task::JoinHandle;
 use super::*;
 
 mod long;
+mod notifications;
 mod texts;
 
 /// A server with a new database.

@@ -132,3 +132,24 @@ with psycopg.connect(url, autocommit=True) as connection:
     check([cursor.fetchone()[0] for cursor in cursors], list(range(20)), "pipeline")
 
 print("psycopg: all passed")
+# Notifications arrive when their transaction commits, and composite values become tuples.
+with psycopg.connect(url, autocommit=True) as listener, psycopg.connect(url) as sender:
+    listener.execute("LISTEN py")
+    sender.execute("SELECT pg_notify('py', n::text) FROM generate_series(1, 3) AS g(n)")
+    check(list(listener.notifies(timeout=0.2)), [], "before the commit")
+    sender.commit()
+    got = [(one.channel, one.payload, one.pid) for one in listener.notifies(timeout=20, stop_after=3)]
+    check(got, [("py", str(n), sender.info.backend_pid) for n in (1, 2, 3)], "notifications")
+    listener.execute("UNLISTEN *")
+    listener.execute("CREATE TYPE py_place AS (street text, number int)")
+    place = CompositeInfo.fetch(listener, "py_place")
+    check(place.field_names, ("street", "number"), "attributes")
+    register_composite(place, listener)
+    listener.execute("CREATE TABLE py_homes (id int PRIMARY KEY, home py_place)")
+    home = place.python_type("Elm \"St\"", 3)
+    for binary in (False, True):
+        placeholder = "%b" if binary else "%t"
+        listener.execute(f"INSERT INTO py_homes VALUES ({int(binary)}, {placeholder})", (home,))
+        cursor = listener.cursor(binary=binary)
+        check(cursor.execute("SELECT home FROM py_homes WHERE id = %s", (int(binary),)).fetchone()[0], home, "a row")
+

@@ -493,7 +493,8 @@ pub(crate) fn within<T>(
 ) -> Result<T> {
     let now = session.now_ns().div_euclid(1_000);
     session.rows_txn()?;
-    let Session { database, block, had, stop, .. } = session;
+    let Session { database, block, had, stop, outbox, .. } = session;
+    let planned = outbox.lock().len();
     let txn = block.as_mut().and_then(|block| block.txn.as_mut());
     let (txn, numbers) =
         txn.ok_or_else(|| Error::bug("a statement on rows outside a transaction"))?.rows_and_sequences(had);
@@ -507,6 +508,7 @@ pub(crate) fn within<T>(
     txn.note_commit_seen(numbers.of_sequences.seen());
     if !is_done(&ran) {
         txn.undo_to(savepoint, &guard)?;
+        outbox.lock().truncate(planned);
     }
     Ok(ran)
 }

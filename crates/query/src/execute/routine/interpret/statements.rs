@@ -747,4 +747,5 @@ fn release(session: &mut Session, mark: usize) {
     }
     session.advisory.release_savepoint(mark);
     session.cursors.release(mark);
+    session.outbox.lock().release_savepoint(mark);
 }
