@@ -385,6 +385,7 @@ const INDEX_CONSTRAINT: u8 = 2;
 const INDEX_HASH: u8 = 4;
 const INDEX_PREDICATE: u8 = 8;
 const INDEX_KEYS: u8 = 16;
+const INDEX_NULLS_NOT_DISTINCT: u8 = 32;
 const KEY_DESCENDING: u8 = 1;
 const KEY_NULLS_FIRST: u8 = 2;
 const KEY_OPERATOR_CLASS: u8 = 4;
@@ -524,7 +525,8 @@ fn encode_index(index: &RowIndex, out: &mut Vec<u8>) {
             | flag(index.constraint, INDEX_CONSTRAINT)
             | flag(index.hash, INDEX_HASH)
             | flag(index.predicate.is_some(), INDEX_PREDICATE)
-            | flag(!index.keys.is_empty(), INDEX_KEYS),
+            | flag(!index.keys.is_empty(), INDEX_KEYS)
+            | flag(index.nulls_not_distinct, INDEX_NULLS_NOT_DISTINCT),
     );
     encode_positions(&index.include, out);
     if let Some(predicate) = index.predicate {
@@ -603,11 +605,12 @@ fn decode_index(take: &mut Take<'_>) -> Result<RowIndex> {
     let flags = take.u8()?;
     let has = |flag| flags & flag != 0;
     let (unique, constraint, hash) = (has(INDEX_UNIQUE), has(INDEX_CONSTRAINT), has(INDEX_HASH));
+    let nulls_not_distinct = has(INDEX_NULLS_NOT_DISTINCT);
     let include = decode_positions(take)?;
     let predicate = if has(INDEX_PREDICATE) { Some(take.u32()? as usize) } else { None };
     let keys = if has(INDEX_KEYS) { columns.len() } else { 0 };
     let keys = (0..keys).map(|_| decode_key(take)).collect::<Result<Vec<_>>>()?;
-    Ok(RowIndex { id, name, columns, keys, include, predicate, hash, unique, constraint })
+    Ok(RowIndex { id, name, columns, keys, include, predicate, hash, unique, nulls_not_distinct, constraint })
 }
 
 fn decode_key(take: &mut Take<'_>) -> Result<RowIndexKey> {

@@ -82,6 +82,8 @@ pub struct RowIndex {
     pub hash: bool,
     /// Whether keys are unique.
     pub unique: bool,
+    /// NULLS NOT DISTINCT: whether keys with NULLs are unique too.
+    pub nulls_not_distinct: bool,
     /// Whether PRIMARY KEY or UNIQUE created it, so that it is dropped with the constraint.
     pub constraint: bool,
 }

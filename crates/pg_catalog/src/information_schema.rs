@@ -387,7 +387,7 @@ fn table_head(facts: &StatementFacts, table: &RowSchema) -> Row {
 fn row_constraint(facts: &StatementFacts, table: &RowSchema, constraint: Constraint<'_>) -> Row {
     let (kind, nulls) = match constraint {
         Constraint::Unique(index) if is_primary(table, index) => ("PRIMARY KEY", None),
-        Constraint::Unique(_) => ("UNIQUE", Some("YES")),
+        Constraint::Unique(index) => ("UNIQUE", Some(if index.nulls_not_distinct { "NO" } else { "YES" })),
         Constraint::Check(_) => ("CHECK", None),
         Constraint::Foreign(_) => ("FOREIGN KEY", None),
     };

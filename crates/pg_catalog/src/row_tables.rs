@@ -213,6 +213,7 @@ fn index_row(table: &RowSchema, index: &RowIndex) -> Row {
         indnatts: (index.columns.len() + index.include.len()) as i64,
         indnkeyatts: index.columns.len() as i64,
         indisunique: index.unique,
+        indnullsnotdistinct: index.nulls_not_distinct,
         indisprimary: is_primary(table, index),
         indimmediate: true,
         indisvalid: true,
@@ -607,6 +608,9 @@ pub(crate) fn index_definition(
         keys.join(", "),
     );
     text.push_str(&included(table, index));
+    if index.nulls_not_distinct {
+        text.push_str(" NULLS NOT DISTINCT");
+    }
     if let Some(predicate) = index.predicate.and_then(|at| hidden_expression(table, at)) {
         let predicate = if short { compiled::deparse::pretty(&predicate) } else { predicate };
         text.push_str(" WHERE ");
@@ -652,7 +656,8 @@ pub(crate) fn constraint_definition(
     match constraint {
         Constraint::Unique(index) => {
             let kind = if is_primary(table, index) { "PRIMARY KEY" } else { "UNIQUE" };
-            format!("{kind} ({}){}", column_list(table, &index.columns), included(table, index))
+            let nulls = if index.nulls_not_distinct { " NULLS NOT DISTINCT" } else { "" };
+            format!("{kind}{nulls} ({}){}", column_list(table, &index.columns), included(table, index))
         }
         Constraint::Check(check) => {
             let condition = compiled::deparse::condition(&check.condition, table);

@@ -440,7 +440,7 @@ impl IndexData {
             key::push(out, key, &value)?;
         }
         key::check_size(&self.def.name, &out[before..])?;
-        Ok(has_null)
+        Ok(has_null && !self.def.nulls_not_distinct)
     }
 }
 

@@ -15,7 +15,7 @@ use super::draft::Draft;
 use super::expressions::{self, Default};
 use super::inheritance::type_conflict;
 use super::sequence::Given;
-use super::table_constraints::{NewConstraint, check_types, refuse_deferred, refuse_nulls_not_distinct};
+use super::table_constraints::{NewConstraint, check_types, refuse_deferred};
 use super::table_work::Field;
 use super::{Change, Notice, Object, create, drop, indexes, names, sequence, trigger, types};
 use crate::expr::{Expr, Value};
@@ -272,14 +272,25 @@ impl Draft<'_> {
                     refuse_deferred(attributes)?;
                     self.key_parameters(index)?;
                     let (columns, include) = (columns(), index.include.iter().map(ast::Ident::to_string).collect());
-                    new_constraints.push(NewConstraint::Key { name: constraint, columns, include, primary: true });
+                    new_constraints.push(NewConstraint::Key {
+                        name: constraint,
+                        columns,
+                        include,
+                        primary: true,
+                        nulls_not_distinct: false,
+                    });
                 }
                 C::Unique { nulls_distinct, index } => {
                     refuse_deferred(attributes)?;
-                    refuse_nulls_not_distinct(*nulls_distinct)?;
                     self.key_parameters(index)?;
                     let (columns, include) = (columns(), index.include.iter().map(ast::Ident::to_string).collect());
-                    new_constraints.push(NewConstraint::Key { name: constraint, columns, include, primary: false });
+                    new_constraints.push(NewConstraint::Key {
+                        name: constraint,
+                        columns,
+                        include,
+                        primary: false,
+                        nulls_not_distinct: !nulls_distinct,
+                    });
                 }
                 C::Check { expr, no_inherit } => {
                     let attributes =

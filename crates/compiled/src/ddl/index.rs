@@ -44,8 +44,12 @@ pub(super) fn create(
     let exprs: Vec<Expr> = create.elements.iter().map(|element| expression(&element.key)).collect();
     let include: Vec<Expr> = create.include.iter().map(|element| expression(&element.key)).collect();
     let names = generated::key_names(&exprs.iter().chain(&include).collect::<Vec<_>>());
-    let mut index =
-        RowIndex { unique: create.unique, hash: create.method.as_deref() == Some("hash"), ..RowIndex::default() };
+    let mut index = RowIndex {
+        unique: create.unique,
+        nulls_not_distinct: !create.nulls_distinct,
+        hash: create.method.as_deref() == Some("hash"),
+        ..RowIndex::default()
+    };
     for ((element, expr), name) in create.elements.iter().zip(&exprs).zip(&names) {
         let (at, key) = key(element, expr, name, &mut draft)?;
         index.columns.push(at);
@@ -111,7 +115,7 @@ fn check_method(create: &ast::CreateIndex) -> Result<()> {
             return Err(Error::new(SqlState::UNDEFINED_OBJECT, text));
         }
     }
-    if create.nulls_distinct { Ok(()) } else { Err(create::unsupported("NULLS NOT DISTINCT")) }
+    Ok(())
 }
 
 /// The expression of a key, without parentheses around a name.

@@ -24,6 +24,7 @@ pub(super) enum NewConstraint<'s> {
         columns: Vec<String>,
         include: Vec<String>,
         primary: bool,
+        nulls_not_distinct: bool,
     },
     /// ADD … USING INDEX
     UsingIndex {
@@ -50,6 +51,7 @@ pub(super) struct Key {
     columns: Vec<usize>,
     include: Vec<usize>,
     primary: bool,
+    nulls_not_distinct: bool,
 }
 
 impl Draft<'_> {
@@ -62,14 +64,15 @@ impl Draft<'_> {
                 refuse_deferred(constraint.attributes)?;
                 self.key_parameters(index)?;
                 let include = owned(&index.include);
-                Ok(NewConstraint::Key { name, columns: owned(columns), include, primary: true })
+                let columns = owned(columns);
+                Ok(NewConstraint::Key { name, columns, include, primary: true, nulls_not_distinct: false })
             }
             TableConstraintKind::Unique { nulls_distinct, columns, index } => {
                 refuse_deferred(constraint.attributes)?;
-                refuse_nulls_not_distinct(*nulls_distinct)?;
                 self.key_parameters(index)?;
                 let include = owned(&index.include);
-                Ok(NewConstraint::Key { name, columns: owned(columns), include, primary: false })
+                let columns = owned(columns);
+                Ok(NewConstraint::Key { name, columns, include, primary: false, nulls_not_distinct: !nulls_distinct })
             }
             TableConstraintKind::Check(condition) => {
                 Ok(NewConstraint::Check { name, condition, attributes: constraint.attributes })
@@ -104,9 +107,10 @@ impl Draft<'_> {
         let (mut checks, mut foreign) = (Vec::new(), Vec::new());
         for one in new_constraints {
             match one {
-                NewConstraint::Key { name, columns, include, primary } => {
+                NewConstraint::Key { name, columns, include, primary, nulls_not_distinct } => {
                     let mut key = self.key(name, &columns, primary, &keys)?;
                     key.include = self.included(&include)?;
+                    key.nulls_not_distinct = nulls_not_distinct;
                     keys.push(key);
                 }
                 NewConstraint::UsingIndex { name, index, primary } => self.adopt(name, &index, primary)?,
@@ -158,7 +162,7 @@ impl Draft<'_> {
             }
             positions.push(at);
         }
-        Ok(Key { name, columns: positions, include: Vec::new(), primary })
+        Ok(Key { name, columns: positions, include: Vec::new(), primary, nulls_not_distinct: false })
     }
 
     /// Positions of the columns of INCLUDE.
@@ -242,6 +246,7 @@ impl Draft<'_> {
         };
         let mut index = self.new_index(name, key.columns, true, true)?;
         index.include = key.include;
+        index.nulls_not_distinct = key.nulls_not_distinct;
         self.add_index(index, key.primary)
     }
 
@@ -770,8 +775,4 @@ pub(super) fn refuse_deferred(attributes: ConstraintAttributes) -> Result<()> {
         .with_hint("leave DEFERRABLE out: keys are unique at all times; only foreign keys can be deferred"));
     }
     Ok(())
-}
-
-pub(super) fn refuse_nulls_not_distinct(nulls_distinct: bool) -> Result<()> {
-    if nulls_distinct { Ok(()) } else { Err(create::unsupported("NULLS NOT DISTINCT")) }
 }

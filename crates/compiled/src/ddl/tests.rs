@@ -601,7 +601,6 @@ fn unsupported_features_are_named_in_the_error() {
         ("alter table t add r float8 default random()", "volatile functions are not supported here"),
         ("create index on t using gin (a)", "access method \"gin\" is not supported on rows tables"),
         ("create unique index on t using hash (a)", "access method \"hash\" does not support unique indexes"),
-        ("create unique index on t (a) nulls not distinct", "NULLS NOT DISTINCT is not supported on rows tables"),
         ("create index on t (b gin_trgm_ops)", "operator class gin_trgm_ops is not supported on rows tables"),
         ("create table x (a int) with (orientation = column)", "orientation = column is not supported"),
     ];

@@ -189,6 +189,10 @@ fn key(rows: &RowSchema, index: &model::RowIndex, at: usize) -> String {
 
 /// INCLUDE of an index, if it has any columns.
 fn included(rows: &RowSchema, index: &model::RowIndex) -> String {
+fn nulls(index: &model::RowIndex) -> &'static str {
+    if index.nulls_not_distinct { " NULLS NOT DISTINCT" } else { "" }
+}
+
     if index.include.is_empty() { String::new() } else { format!(" INCLUDE ({})", column_list(rows, &index.include)) }
 }
 
