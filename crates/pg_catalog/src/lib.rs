@@ -18,6 +18,7 @@
 mod cells;
 mod classes;
 pub mod comments;
+pub mod extensions;
 pub mod facts;
 mod functions;
 mod information_schema;

@@ -14,7 +14,8 @@ use crate::cells::{Cell, Relation, Row, row};
 use crate::facts::{Activity, CopyActivity, Setting, StatementFacts};
 use crate::oids::{self, Oid, Part};
 use crate::{
-    classes, comments, information_schema, names, orders, routines, row_tables, statistics, triggers, user_types, views,
+    classes, comments, extensions, information_schema, names, orders, routines, row_tables, statistics, triggers,
+    user_types, views,
 };
 
 /// Catalog relations, `pg_catalog` first.
@@ -123,6 +124,19 @@ fn stored() -> Vec<Relation> {
             Some(comments::shared_descriptions),
         ),
         pg(2606, "pg_constraint", PG_CONSTRAINT, Some(constraints)),
+        pg(
+            3079,
+            "pg_extension",
+            "oid oid,extname name,extowner oid,extnamespace oid,extrelocatable bool,extversion text,extconfig oid[],\
+             extcondition text[],tableoid oid",
+            Some(extensions::installed),
+        ),
+        pg(
+            12_023,
+            "pg_available_extensions",
+            "name name,default_version text,installed_version text,comment text",
+            Some(extensions::available),
+        ),
         pg(3456, "pg_collation", PG_COLLATION, Some(orders::collations)),
         pg(2616, "pg_opclass", PG_OPCLASS, Some(orders::operator_classes)),
         pg(1255, "pg_proc", PG_PROC, Some(procedures)),
@@ -322,9 +336,6 @@ fn empty() -> Vec<Relation> {
         (2619, "pg_statistic", "starelid oid,staattnum int2,stainherit bool,stanullfrac float4,stawidth int4,stadistinct float4,tableoid oid"),
         (12_022, "pg_stats", "schemaname name,tablename name,attname name,inherited bool,null_frac float4,avg_width int4,n_distinct float4"),
         (3466, "pg_event_trigger", "oid oid,evtname name,evtevent name,evtowner oid,evtfoid oid,evtenabled char,evttags text[],tableoid oid"),
-        (3079, "pg_extension", "oid oid,extname name,extowner oid,extnamespace oid,extrelocatable bool,extversion text,extconfig oid[],\
-            extcondition text[],tableoid oid"),
-        (12_023, "pg_available_extensions", "name name,default_version text,installed_version text,comment text"),
         (3118, "pg_foreign_table", "ftrelid oid,ftserver oid,ftoptions text[],tableoid oid"),
         (1417, "pg_foreign_server", "oid oid,srvname name,srvowner oid,srvfdw oid,srvtype text,srvversion text,srvacl aclitem[],\
             srvoptions text[],tableoid oid"),

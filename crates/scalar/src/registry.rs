@@ -83,6 +83,7 @@ static FAMILIES: &[&Family] = &[
     &crate::text::aggregates::FAMILY,
     &crate::text::bits::FAMILY,
     &crate::text::bytes::FAMILY,
+    &crate::text::crypto::FAMILY,
     &crate::text::casts::FAMILY,
     &crate::text::compare::FAMILY,
     &crate::text::encoding::FAMILY,

@@ -404,14 +404,3 @@ fn set_policy(session: &mut Session, name: &str, given: &Given<'_>) -> Result<()
     }
     Ok(())
 }
-
-/// Whether the statement is `CREATE EXTENSION timescaledb`.
-pub(crate) fn is_timescale(statement: &Statement) -> bool {
-    matches!(statement, Statement::CreateExtension(extension) if extension.name == "timescaledb")
-}
-
-/// Creates nothing and raises a notice that the functions are built in.
-pub(crate) fn extension(session: &mut Session) -> Outcome {
-    session.notice("what there is of \"timescaledb\" is built in: create_hypertable, time_bucket, first, last");
-    Outcome::command("CREATE EXTENSION")
-}

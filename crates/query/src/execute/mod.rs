@@ -10,6 +10,7 @@ mod definition;
 mod delete;
 mod explain;
 mod explain_format;
+mod extension;
 mod hypertable;
 pub(crate) mod insert;
 mod like;
@@ -381,10 +382,7 @@ impl Session {
         match definition {
             Change::Comment(comment) => comment::execute(self, comment).map_err(|error| locate(error, parsed)),
             Change::CreateTable(create) => Ok(Box::pin(self.define_table(parsed, create)).await?.0),
-            Change::CreateExtension(_) if hypertable::is_timescale(definition) => Ok(hypertable::extension(self)),
-            Change::CreateExtension(extension) if *extension.name.as_str() == *"plpgsql" => {
-                routine::define::plpgsql_exists(self, extension.if_not_exists)
-            }
+            Change::CreateExtension(create) => extension::create(self, create),
             Change::CreateTableAs(_) => definition::execute(self, parsed, definition).await,
             Change::Drop(drop) if user_types::is_drop(definition) => user_types::drop(self, parsed, drop).await,
             definition => match rows::parts(self, definition) {

@@ -9,6 +9,7 @@ pub(crate) mod bytes;
 pub(crate) mod casts;
 mod characters;
 pub(crate) mod compare;
+pub(crate) mod crypto;
 mod digits;
 pub(crate) mod encoding;
 pub(crate) mod format;

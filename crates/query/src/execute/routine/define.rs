@@ -370,19 +370,6 @@ fn create(session: &mut Session, parsed: &Parsed, create: &CreateFunction) -> Re
     Ok(Outcome::command(tag))
 }
 
-/// CREATE EXTENSION of PL/pgSQL, which is there.
-///
-/// # Errors
-/// 42710 without IF NOT EXISTS.
-pub(crate) fn plpgsql_exists(session: &mut Session, if_not_exists: bool) -> Result<Outcome> {
-    let text = "extension \"plpgsql\" already exists";
-    if !if_not_exists {
-        return Err(Error::new(SqlState::DUPLICATE_OBJECT, text));
-    }
-    session.notice(format!("{text}, skipping"));
-    Ok(Outcome::command("CREATE EXTENSION"))
-}
-
 /// Checks that a function may become another one, on which views may depend.
 fn check_replacement(old: &RoutineSpec, new: &RoutineSpec) -> Result<()> {
     if old.is_procedure != new.is_procedure {
