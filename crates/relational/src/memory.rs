@@ -23,6 +23,8 @@ use crate::results::{Batches, batch_bytes};
 
 /// Bytes of rows passed on at a time. Smaller results are not charged to the budget.
 pub const RESULT_BYTES: usize = 256 << 10;
+/// Least share of a spillable operator that comes late.
+const LATE_SHARE_MIN: u64 = 16 << 20;
 /// Minimum charge for a long result that waits for its client: plan, operator state, buffers.
 const OPEN_RESULT_BYTES: u64 = 128 << 10;
 /// Shorter rows are encoded in buffers that are not counted.
@@ -32,7 +34,11 @@ const LONG_BATCH_BYTES: usize = 1 << 20;
 /// A batch with at least this many rows is probably followed by more.
 const LONG_ROWS: usize = 1_024;
 
-/// DataFusion's memory pool over the budget's share for statements. Spillable operators have equal shares.
+/// DataFusion's memory pool over the budget's share for statements.
+///
+/// Three quarters go to the operators that ask first, because most of those that could spill hold little. Of the last quarter,
+/// spillable operators have equal shares, so that those which come later can work. In a small pool, where such a share would
+/// be too little to sort in, they have equal shares of all.
 pub(crate) struct Pool {
     budget: MemoryBudget,
     /// Upper limit in bytes, even if the budget allows more.
@@ -112,15 +118,17 @@ impl MemoryPool for Pool {
         let mut state = self.state.lock();
         let (size, held) = (self.size(), reservation.size() as u64);
         let can_spill = reservation.consumer().can_spill();
-        let own = if can_spill {
-            // One share is reserved for the next operator: an operator spills only when it asks for more memory, so the
-            // memory that it holds cannot be reclaimed at once.
-            let parts = if state.spillers > 1 { state.spillers + 1 } else { 1 };
-            size.saturating_sub(state.fixed) / parts
-        } else {
-            size
+        let (used, wanted) = (state.spillable + state.fixed + additional, held + additional);
+        // One share is reserved for the next operator: an operator spills only when it asks for more memory, so the
+        // memory that it holds cannot be reclaimed at once.
+        let parts = if state.spillers > 1 { state.spillers + 1 } else { 1 };
+        let late_share = size / 4 / parts;
+        let is_fair = match (can_spill, late_share >= LATE_SHARE_MIN) {
+            (false, _) => true,
+            (true, true) => used <= size / 4 * 3 || wanted <= late_share,
+            (true, false) => wanted <= size.saturating_sub(state.fixed) / parts,
         };
-        let fits = held + additional <= own && state.spillable + state.fixed + additional <= size;
+        let fits = used <= size && is_fair;
         if !fits || self.budget.reserve(Work::Statements, additional).is_err() {
             let name = reservation.consumer().name();
             return Err(DataFusionError::ResourcesExhausted(format!(

@@ -64,6 +64,21 @@ fn results_beyond_their_memory_are_refused() {
 }
 
 #[test]
+fn who_asks_first_has_most_of_a_large_pool_and_who_comes_late_can_work() {
+    let (engine, _dir) = engine(4_096 * MIB);
+    let pool: Arc<dyn MemoryPool> = Arc::new(Pool::new(engine.memory().clone(), 1_024 * MIB));
+    let sorts: Vec<_> =
+        (0..7).map(|at| MemoryConsumer::new(format!("sort {at}")).with_can_spill(true).register(&pool)).collect();
+    for (at, sort) in sorts.iter().enumerate() {
+        while sort.try_grow(MIB as usize).is_ok() {}
+        assert_eq!(sort.size() as u64, if at == 0 { 768 * MIB } else { 32 * MIB });
+    }
+    let hash = MemoryConsumer::new("hash").register(&pool);
+    hash.try_grow(64 * MIB as usize).unwrap();
+    assert!(hash.try_grow(1).is_err());
+}
+
+#[test]
 fn operators_that_spill_share_the_memory_of_statements_and_never_exceed_it() {
     let (engine, _dir) = engine(256 * MIB);
     let pool: Arc<dyn MemoryPool> = Arc::new(Pool::new(engine.memory().clone(), 60 * MIB));

@@ -45,6 +45,7 @@ pub use expr::{
 };
 pub use numbers::hash::hash_extended_of as hash_extended;
 pub use objects::Objects;
+pub use numbers::{FloatMoments, Pairs, continuous_percentile, moment_statistic, pair_statistic};
 pub use receive::receive;
 pub use registry::{
     Accumulator, aggregate, compare, function, has_function, has_type, input, output, set_function, shown,

@@ -13,13 +13,14 @@ use catalog::TypeId;
 use datafusion::common::{Result as DfResult, ScalarValue};
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
-use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Signature, Volatility};
-use model::{Datum, Error, Result};
+use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, GroupsAccumulator, Signature, Volatility};
+use model::{Datum, Error, Result, SqlState};
 use scalar::{Call, Context, Session, Value};
 
 use crate::arrow::{arrow_type, datum, key};
 use crate::errors::external;
 use crate::evaluation::evaluate::{constant, signature};
+use crate::evaluation::percentiles::{self, Percentiles};
 
 /// An aggregate with the facts of its call.
 #[derive(Debug)]
@@ -109,9 +110,23 @@ impl AggregateUDFImpl for Accumulate {
         AggregateOrderSensitivity::Insensitive
     }
 
+    fn groups_accumulator_supported(&self, _: AccumulatorArgs<'_>) -> bool {
+        percentiles::computes(&self.spec)
+    }
+
+    fn create_groups_accumulator(&self, _: AccumulatorArgs<'_>) -> DfResult<Box<dyn GroupsAccumulator>> {
+        Ok(Box::new(Percentiles::new(&self.spec)))
+    }
+
     fn accumulator(&self, _: AccumulatorArgs<'_>) -> DfResult<Box<dyn Accumulator>> {
         Ok(Box::new(State::new(Arc::clone(&self.spec)).map_err(external)?))
     }
+}
+
+/// The error of groups whose states would have to be written to disk.
+pub(super) fn out_of_memory() -> Error {
+    let text = "the groups of this aggregate do not fit in the memory of the statement";
+    Error::new(SqlState::OUT_OF_MEMORY, text)
 }
 
 /// The state of one group.
@@ -233,8 +248,7 @@ impl Accumulator for State {
     }
 
     fn state(&mut self) -> DfResult<Vec<ScalarValue>> {
-        let text = "the groups of this aggregate do not fit in the memory of the statement";
-        Err(external(Error::new(model::SqlState::OUT_OF_MEMORY, text)))
+        Err(external(out_of_memory()))
     }
 
     fn merge_batch(&mut self, _: &[ArrayRef]) -> DfResult<()> {

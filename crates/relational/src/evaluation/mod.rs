@@ -7,4 +7,5 @@ pub(crate) mod kernels;
 pub(crate) mod keys;
 pub(crate) mod moments;
 pub(crate) mod natives;
+mod percentiles;
 pub(crate) mod points;

@@ -1,8 +1,7 @@
-//! `stddev` and `variance` of floats by whole columns, with PostgreSQL's method and so its rounding.
-//!
-//! Source: Youngs and Cramer, "Some Results Relevant to Choice of Sum and Sum-of-Product Algorithms", Technometrics 13 (1971);
-//! states are combined as in PostgreSQL's `float8_combine`.
+//! Statistics of floats by whole columns: `stddev`, `variance`, `corr`, `covar_…` and `regr_…`, with PostgreSQL's method and so its
+//! rounding. Crate `scalar` has the sums and the statistics; here are their accumulators.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -15,46 +14,128 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
 };
 use datafusion::scalar::ScalarValue;
-use model::{Error, SqlState};
+use model::{Error, Result};
+use scalar::{FloatMoments, Pairs, moment_statistic, pair_statistic};
 
 use crate::errors::external;
 
-/// The function over the sum of squared differences from the mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Measure {
-    VariancePop,
-    VarianceSamp,
-    DeviationPop,
-    DeviationSamp,
+/// The aggregate of a name in `pg_proc`, and the number of its float arguments; `None` if it is none of these.
+pub(crate) fn named(name: &'static str) -> Option<(Arc<AggregateUDF>, usize)> {
+    let moments = moment_statistic(name).map(|of| (Statistic { name, of }.udf(), FloatMoments::ARGUMENTS));
+    moments.or_else(|| pair_statistic(name).map(|of| (Statistic { name, of }.udf(), Pairs::ARGUMENTS)))
 }
 
-/// The aggregate of a name in `pg_proc`; `None` if it is none of these.
-pub(crate) fn named(name: &str) -> Option<Arc<AggregateUDF>> {
-    let measure = match name {
-        "var_pop" => Measure::VariancePop,
-        "var_samp" | "variance" => Measure::VarianceSamp,
-        "stddev_pop" => Measure::DeviationPop,
-        "stddev_samp" | "stddev" => Measure::DeviationSamp,
-        _ => return None,
-    };
-    let signature = Signature::exact(vec![DataType::Float64], Volatility::Immutable);
-    Some(Arc::new(AggregateUDF::from(Moments { measure, signature })))
+/// Sums over rows of floats.
+trait Sums: Copy + Default + std::fmt::Debug + Send + Sync + 'static {
+    /// Floats of a row.
+    const ARGUMENTS: usize;
+    /// Names of the parts of the state.
+    const PARTS: &'static [&'static str];
+
+    /// Adds a row of the arguments in their order.
+    fn add(&mut self, row: [f64; 2]) -> Result<()>;
+
+    fn merge(&mut self, other: &Self) -> Result<()>;
+
+    /// A part of the state.
+    fn part(&self, at: usize) -> f64;
+
+    fn of_parts(part: impl Fn(usize) -> f64) -> Self;
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Moments {
-    measure: Measure,
+impl Sums for FloatMoments {
+    const ARGUMENTS: usize = 1;
+    const PARTS: &'static [&'static str] = &["count", "sum", "squares"];
+
+    fn add(&mut self, [value, _]: [f64; 2]) -> Result<()> {
+        FloatMoments::add(self, value)
+    }
+
+    fn merge(&mut self, other: &Self) -> Result<()> {
+        self.combine(other)
+    }
+
+    fn part(&self, at: usize) -> f64 {
+        self.state()[at]
+    }
+
+    fn of_parts(part: impl Fn(usize) -> f64) -> Self {
+        FloatMoments::of_state(std::array::from_fn(part))
+    }
+}
+
+impl Sums for Pairs {
+    const ARGUMENTS: usize = 2;
+    const PARTS: &'static [&'static str] = &["count", "sum_x", "squares_x", "sum_y", "squares_y", "products"];
+
+    fn add(&mut self, [y, x]: [f64; 2]) -> Result<()> {
+        Pairs::add(self, x, y)
+    }
+
+    fn merge(&mut self, other: &Self) -> Result<()> {
+        self.combine(other)
+    }
+
+    fn part(&self, at: usize) -> f64 {
+        self.state()[at]
+    }
+
+    fn of_parts(part: impl Fn(usize) -> f64) -> Self {
+        Pairs::of_state(std::array::from_fn(part))
+    }
+}
+
+/// An aggregate that returns a statistic of sums.
+struct Statistic<S> {
+    name: &'static str,
+    of: fn(&S) -> Option<f64>,
+}
+
+impl<S> Clone for Statistic<S> {
+    fn clone(&self) -> Statistic<S> {
+        Statistic { name: self.name, of: self.of }
+    }
+}
+
+impl<S> std::fmt::Debug for Statistic<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl<S: Sums> Statistic<S> {
+    fn udf(self) -> Arc<AggregateUDF> {
+        let signature = Signature::exact(vec![DataType::Float64; S::ARGUMENTS], Volatility::Immutable);
+        // The name differs from those of DataFusion, whose results do.
+        let name = format!("float_{}", self.name);
+        Arc::new(AggregateUDF::from(Function { statistic: self, name, signature }))
+    }
+}
+
+#[derive(Debug)]
+struct Function<S> {
+    statistic: Statistic<S>,
+    name: String,
     signature: Signature,
 }
 
-impl AggregateUDFImpl for Moments {
+impl<S> PartialEq for Function<S> {
+    fn eq(&self, other: &Function<S>) -> bool {
+        self.name == other.name
+    }
+}
+
+impl<S> Eq for Function<S> {}
+
+impl<S> Hash for Function<S> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl<S: Sums> AggregateUDFImpl for Function<S> {
     fn name(&self) -> &str {
-        match self.measure {
-            Measure::VariancePop => "variance_pop",
-            Measure::VarianceSamp => "variance_samp",
-            Measure::DeviationPop => "deviation_pop",
-            Measure::DeviationSamp => "deviation_samp",
-        }
+        &self.name
     }
 
     fn signature(&self) -> &Signature {
@@ -66,12 +147,12 @@ impl AggregateUDFImpl for Moments {
     }
 
     fn state_fields(&self, arguments: StateFieldsArgs<'_>) -> DfResult<Vec<FieldRef>> {
-        let field = |part: &str| Arc::new(Field::new(format!("{}[{part}]", arguments.name), DataType::Float64, true));
-        Ok(["count", "sum", "squares"].map(field).into())
+        let field = |part: &&str| Arc::new(Field::new(format!("{}[{part}]", arguments.name), DataType::Float64, true));
+        Ok(S::PARTS.iter().map(field).collect())
     }
 
     fn accumulator(&self, _: AccumulatorArgs<'_>) -> DfResult<Box<dyn Accumulator>> {
-        Ok(Box::new(One { measure: self.measure, state: State::default() }))
+        Ok(Box::new(One { statistic: self.statistic.clone(), sums: S::default() }))
     }
 
     fn groups_accumulator_supported(&self, _: AccumulatorArgs<'_>) -> bool {
@@ -79,113 +160,69 @@ impl AggregateUDFImpl for Moments {
     }
 
     fn create_groups_accumulator(&self, _: AccumulatorArgs<'_>) -> DfResult<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(Many { measure: self.measure, states: Vec::new() }))
+        Ok(Box::new(Many { statistic: self.statistic.clone(), sums: Vec::new() }))
     }
 }
 
-/// Number of values, their sum, and the sum of their squared differences from the mean.
-#[derive(Clone, Copy, Debug, Default)]
-struct State {
-    count: f64,
-    sum: f64,
-    squares: f64,
+/// The arguments of rows; a row with a NULL has none.
+struct Rows<'a> {
+    /// The last column stands for further ones that the function does not have.
+    columns: [&'a Float64Array; 2],
+    has_nulls: bool,
 }
 
-impl State {
-    fn add(&mut self, value: f64) -> DfResult<()> {
-        let before = *self;
-        self.count += 1.0;
-        self.sum += value;
-        if before.count == 0.0 {
-            // Infinities and NaN have no difference from themselves.
-            self.squares = if value.is_finite() { 0.0 } else { f64::NAN };
-            return Ok(());
-        }
-        let difference = value * self.count - self.sum;
-        self.squares += difference * difference / (self.count * before.count);
-        if self.sum.is_infinite() || self.squares.is_infinite() {
-            if before.sum.is_finite() && value.is_finite() {
-                return Err(overflow());
-            }
-            self.squares = f64::NAN;
-        }
-        Ok(())
-    }
-
-    fn merge(&mut self, other: State) -> DfResult<()> {
-        if other.count == 0.0 {
-            return Ok(());
-        }
-        if self.count == 0.0 {
-            *self = other;
-            return Ok(());
-        }
-        let sum = self.sum + other.sum;
-        if sum.is_infinite() && self.sum.is_finite() && other.sum.is_finite() {
-            return Err(overflow());
-        }
-        let difference = self.sum / self.count - other.sum / other.count;
-        let count = self.count + other.count;
-        let squares = self.squares + other.squares + self.count * other.count * difference * difference / count;
-        if squares.is_infinite() && self.squares.is_finite() && other.squares.is_finite() {
-            return Err(overflow());
-        }
-        *self = State { count, sum, squares };
-        Ok(())
-    }
-
-    fn result(&self, measure: Measure) -> Option<f64> {
-        let (least, divisor) = match measure {
-            Measure::VariancePop | Measure::DeviationPop => (1.0, self.count),
-            Measure::VarianceSamp | Measure::DeviationSamp => (2.0, self.count - 1.0),
+impl<'a> Rows<'a> {
+    fn of(columns: &'a [ArrayRef]) -> DfResult<Rows<'a>> {
+        let (Some(first), Some(last)) = (columns.first(), columns.last()) else {
+            return Err(external(Error::bug("a statistic without arguments")));
         };
-        if self.count < least {
-            return None;
-        }
-        let variance = self.squares / divisor;
-        Some(match measure {
-            Measure::VariancePop | Measure::VarianceSamp => variance,
-            Measure::DeviationPop | Measure::DeviationSamp => variance.sqrt(),
-        })
+        let columns = [first, last].map(|column| column.as_primitive::<Float64Type>());
+        Ok(Rows { columns, has_nulls: columns.iter().any(|column| column.null_count() > 0) })
+    }
+
+    fn len(&self) -> usize {
+        self.columns[0].len()
+    }
+
+    fn row(&self, at: usize) -> Option<[f64; 2]> {
+        let is_null = self.has_nulls && self.columns.iter().any(|column| column.is_null(at));
+        (!is_null).then(|| self.columns.map(|column| column.value(at)))
     }
 }
 
-fn overflow() -> datafusion::common::DataFusionError {
-    external(Error::new(SqlState::NUMERIC_OUT_OF_RANGE, "value out of range: overflow"))
-}
-
-/// The states in arrays of counts, sums and squares.
-fn states(parts: &[ArrayRef]) -> DfResult<impl Iterator<Item = State> + '_> {
-    let [count, sum, squares] = parts else { return Err(external(Error::bug("a state of other than three parts"))) };
-    let part = |array: &'_ ArrayRef| array.as_primitive::<Float64Type>().clone();
-    let (count, sum, squares) = (part(count), part(sum), part(squares));
-    let state = move |row| State { count: count.value(row), sum: sum.value(row), squares: squares.value(row) };
-    Ok((0..parts[0].len()).map(state))
+/// The sums in arrays of their parts.
+fn states<S: Sums>(parts: &[ArrayRef]) -> DfResult<impl Iterator<Item = S> + '_> {
+    if parts.len() != S::PARTS.len() {
+        return Err(external(Error::bug("a state with other parts")));
+    }
+    let parts: Vec<&Float64Array> = parts.iter().map(|part| part.as_primitive::<Float64Type>()).collect();
+    let rows = parts.first().map_or(0, |part| part.len());
+    Ok((0..rows).map(move |row| S::of_parts(|at| parts[at].value(row))))
 }
 
 /// Accumulates all rows.
 #[derive(Debug)]
-struct One {
-    measure: Measure,
-    state: State,
+struct One<S> {
+    statistic: Statistic<S>,
+    sums: S,
 }
 
-impl Accumulator for One {
+impl<S: Sums> Accumulator for One<S> {
     fn update_batch(&mut self, values: &[ArrayRef]) -> DfResult<()> {
-        values[0].as_primitive::<Float64Type>().iter().flatten().try_for_each(|value| self.state.add(value))
+        let rows = Rows::of(values)?;
+        (0..rows.len()).filter_map(|at| rows.row(at)).try_for_each(|row| self.sums.add(row)).map_err(external)
     }
 
     fn merge_batch(&mut self, parts: &[ArrayRef]) -> DfResult<()> {
-        states(parts)?.try_for_each(|state| self.state.merge(state))
+        states::<S>(parts)?.try_for_each(|sums| self.sums.merge(&sums)).map_err(external)
     }
 
     fn state(&mut self) -> DfResult<Vec<ScalarValue>> {
-        let State { count, sum, squares } = self.state;
-        Ok([count, sum, squares].map(|part| ScalarValue::Float64(Some(part))).into())
+        Ok((0..S::PARTS.len()).map(|at| ScalarValue::Float64(Some(self.sums.part(at)))).collect())
     }
 
     fn evaluate(&mut self) -> DfResult<ScalarValue> {
-        Ok(ScalarValue::Float64(self.state.result(self.measure)))
+        Ok(ScalarValue::Float64((self.statistic.of)(&self.sums)))
     }
 
     fn size(&self) -> usize {
@@ -195,34 +232,33 @@ impl Accumulator for One {
 
 /// Accumulates the rows of groups.
 #[derive(Debug)]
-struct Many {
-    measure: Measure,
-    states: Vec<State>,
+struct Many<S> {
+    statistic: Statistic<S>,
+    sums: Vec<S>,
 }
 
-impl Many {
-    fn taken(&mut self, emit: EmitTo) -> Vec<State> {
-        emit.take_needed(&mut self.states)
-    }
-
-    fn each(
+impl<S: Sums> Many<S> {
+    fn add(
         &mut self,
-        groups: &[usize],
+        rows: &Rows<'_>,
+        groups: impl Iterator<Item = usize>,
         filter: Option<&BooleanArray>,
         total: usize,
-        mut add: impl FnMut(&mut State, usize) -> DfResult<()>,
     ) -> DfResult<()> {
-        self.states.resize(total, State::default());
-        for (row, group) in groups.iter().enumerate() {
-            if filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row)) {
-                add(&mut self.states[*group], row)?;
+        self.sums.resize(total, S::default());
+        for (at, group) in groups.enumerate() {
+            if filter.is_some_and(|filter| filter.is_null(at) || !filter.value(at)) {
+                continue;
+            }
+            if let Some(row) = rows.row(at) {
+                self.sums[group].add(row).map_err(external)?;
             }
         }
         Ok(())
     }
 }
 
-impl GroupsAccumulator for Many {
+impl<S: Sums> GroupsAccumulator for Many<S> {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -230,44 +266,36 @@ impl GroupsAccumulator for Many {
         filter: Option<&BooleanArray>,
         total: usize,
     ) -> DfResult<()> {
-        let values = values[0].as_primitive::<Float64Type>();
-        self.each(groups, filter, total, |state, row| match values.is_valid(row) {
-            true => state.add(values.value(row)),
-            false => Ok(()),
-        })
+        self.add(&Rows::of(values)?, groups.iter().copied(), filter, total)
     }
 
     fn merge_batch(&mut self, parts: &[ArrayRef], groups: &[usize], total: usize) -> DfResult<()> {
-        let merged: Vec<State> = states(parts)?.collect();
-        self.each(groups, None, total, |state, row| state.merge(merged[row]))
+        self.sums.resize(total, S::default());
+        let mut merged = states::<S>(parts)?.zip(groups);
+        merged.try_for_each(|(sums, group)| self.sums[*group].merge(&sums)).map_err(external)
     }
 
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> DfResult<Vec<ArrayRef>> {
-        let values = values[0].as_primitive::<Float64Type>();
-        let mut each = Many { measure: self.measure, states: Vec::with_capacity(values.len()) };
-        let rows: Vec<usize> = (0..values.len()).collect();
-        each.each(&rows, filter, rows.len(), |state, row| match values.is_valid(row) {
-            true => state.add(values.value(row)),
-            false => Ok(()),
-        })?;
+        let rows = Rows::of(values)?;
+        let mut each = Many { statistic: self.statistic.clone(), sums: Vec::new() };
+        each.add(&rows, 0..rows.len(), filter, rows.len())?;
         each.state(EmitTo::All)
     }
 
     fn evaluate(&mut self, emit: EmitTo) -> DfResult<ArrayRef> {
-        let measure = self.measure;
-        let results = self.taken(emit).into_iter().map(|state| state.result(measure));
-        Ok(Arc::new(results.collect::<Float64Array>()))
+        let sums = emit.take_needed(&mut self.sums);
+        Ok(Arc::new(sums.iter().map(self.statistic.of).collect::<Float64Array>()))
     }
 
     fn state(&mut self, emit: EmitTo) -> DfResult<Vec<ArrayRef>> {
-        let states = self.taken(emit);
+        let sums = emit.take_needed(&mut self.sums);
         let part =
-            |of: fn(&State) -> f64| -> ArrayRef { Arc::new(Float64Array::from_iter_values(states.iter().map(of))) };
-        Ok(vec![part(|state| state.count), part(|state| state.sum), part(|state| state.squares)])
+            |at: usize| -> ArrayRef { Arc::new(Float64Array::from_iter_values(sums.iter().map(|one| one.part(at)))) };
+        Ok((0..S::PARTS.len()).map(part).collect())
     }
 
     fn size(&self) -> usize {
-        self.states.capacity() * size_of::<State>()
+        self.sums.capacity() * size_of::<S>()
     }
 }
 
@@ -275,29 +303,43 @@ impl GroupsAccumulator for Many {
 mod tests {
     use super::*;
 
+    fn columns(rows: &[(f64, f64)]) -> [ArrayRef; 2] {
+        let column =
+            |of: fn(&(f64, f64)) -> f64| -> ArrayRef { Arc::new(Float64Array::from_iter_values(rows.iter().map(of))) };
+        [column(|row| row.0), column(|row| row.1)]
+    }
+
     #[test]
-    fn measures_are_the_same_however_the_rows_are_split() {
-        let values = [100.0, 324.78, 0.09561, 42.0, -7.5];
-        let whole = |measure, values: &[f64]| {
-            let mut state = State::default();
-            values.iter().for_each(|value| state.add(*value).unwrap());
-            state.result(measure)
-        };
-        assert_eq!(whole(Measure::DeviationPop, &[100.0]), Some(0.0));
-        assert_eq!(whole(Measure::DeviationSamp, &[100.0]), None);
-        assert_eq!(whole(Measure::VariancePop, &[]), None);
-        assert!(whole(Measure::VariancePop, &[f64::INFINITY, 1.0]).is_some_and(f64::is_nan));
-        for at in 0..=values.len() {
-            let (mut left, mut right) = (State::default(), State::default());
-            values[..at].iter().for_each(|value| left.add(*value).unwrap());
-            values[at..].iter().for_each(|value| right.add(*value).unwrap());
-            left.merge(right).unwrap();
-            let (merged, expected) =
-                (left.result(Measure::VarianceSamp).unwrap(), whole(Measure::VarianceSamp, &values).unwrap());
-            assert!((merged - expected).abs() < 1e-9 * expected, "{at}: {merged} {expected}");
+    fn statistics_are_the_same_however_the_rows_are_split() {
+        let rows = [(100.0, 1.0), (324.78, 2.5), (0.09561, -3.0), (42.0, 8.0), (-7.5, 0.25)];
+        let of = pair_statistic("corr").unwrap();
+        let many = || Many::<Pairs> { statistic: Statistic { name: "corr", of }, sums: Vec::new() };
+        let result = |mut many: Many<Pairs>| many.evaluate(EmitTo::All).unwrap().as_primitive::<Float64Type>().value(0);
+        let mut whole = many();
+        whole.update_batch(&columns(&rows), &[0; 5], None, 1).unwrap();
+        let whole = result(whole);
+        for at in 0..=rows.len() {
+            let (left, right) = rows.split_at(at);
+            let mut merged = many();
+            merged.update_batch(&columns(left), &vec![0; left.len()], None, 1).unwrap();
+            let parts = merged.convert_to_state(&columns(right), None).unwrap();
+            merged.merge_batch(&parts, &vec![0; right.len()], 1).unwrap();
+            let merged = result(merged);
+            assert!((merged - whole).abs() < 1e-12, "{at}: {merged} {whole}");
         }
-        let mut state = State::default();
-        state.add(f64::MAX).unwrap();
-        assert!(state.add(f64::MAX).is_err());
+    }
+
+    #[test]
+    fn rows_with_nulls_and_those_of_a_filter_are_left_out_and_an_overflow_is_an_error() {
+        let of = moment_statistic("stddev_pop").unwrap();
+        let mut many = Many::<FloatMoments> { statistic: Statistic { name: "stddev_pop", of }, sums: Vec::new() };
+        let values: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.0), None, Some(3.0), Some(50.0)]));
+        let filter = BooleanArray::from(vec![Some(true), Some(true), Some(true), None]);
+        many.update_batch(&[values], &[0, 0, 0, 1], Some(&filter), 2).unwrap();
+        let found = many.evaluate(EmitTo::All).unwrap();
+        let found: Vec<Option<f64>> = found.as_primitive::<Float64Type>().iter().collect();
+        assert_eq!(found, [Some(1.0), None]);
+        let large: ArrayRef = Arc::new(Float64Array::from(vec![f64::MAX, f64::MAX]));
+        assert!(many.update_batch(&[large], &[0, 0], None, 1).is_err());
     }
 }

@@ -343,6 +343,28 @@ impl Lowering<'_> {
         })
     }
 
+    /// The call of a statistic of floats, which is computed by whole columns.
+    fn statistic(
+        &self,
+        call: &AggregateCall,
+        name: &'static str,
+        filter: Option<DfExpr>,
+        schema: &DFSchema,
+    ) -> Result<Option<DfExpr>> {
+        let Some((function, arguments)) = moments::named(name) else { return Ok(None) };
+        let is_float = |argument: &Expr| matches!(form(argument.ty), Form::Float4 | Form::Float8);
+        let is_plain = !call.distinct && call.order_by.is_empty();
+        if !is_plain || call.arguments.len() != arguments || !call.arguments.iter().all(is_float) {
+            return Ok(None);
+        }
+        let mut lowered = Vec::with_capacity(arguments);
+        for argument in &call.arguments {
+            let (value, arrow) = self.expr(argument, schema)?;
+            lowered.push(if arrow == DataType::Float64 { value } else { cast(value, DataType::Float64) });
+        }
+        Ok(Some(aggregate_of(function, lowered, false, filter)))
+    }
+
     /// The call of an aggregate that DataFusion computes with the same result.
     fn native_aggregate(
         &self,
@@ -358,6 +380,9 @@ impl Lowering<'_> {
             let Some(function) = functions::aggregate(self.own_name(row.name, call, schema)?) else { return Ok(None) };
             let lowered = call.arguments.iter().map(|argument| Ok(self.expr(argument, schema)?.0));
             return Ok(Some(aggregate_of(function, lowered.collect::<Result<_>>()?, call.distinct, filter)));
+        }
+        if let Some(statistic) = self.statistic(call, row.name, filter.clone(), schema)? {
+            return Ok(Some(statistic));
         }
         let argument = match call.arguments.as_slice() {
             [] if row.name == "count" => {
@@ -377,12 +402,6 @@ impl Lowering<'_> {
         if let (Some(digits), "sum", false) = (digits, row.name, call.distinct) {
             let wide = cast(lowered, DataType::Decimal128(digits, 0));
             return Ok(Some(aggregate_of(sum::sum_udaf(), vec![wide], false, filter)));
-        }
-        if let (Form::Float4 | Form::Float8, false, true, Some(function)) =
-            (form(argument.ty), call.distinct, call.order_by.is_empty(), moments::named(row.name))
-        {
-            let wide = if arrow == DataType::Float64 { lowered } else { cast(lowered, DataType::Float64) };
-            return Ok(Some(aggregate_of(function, vec![wide], false, filter)));
         }
         if let (Form::Float4, "avg", false, true) =
             (form(argument.ty), row.name, call.distinct, call.order_by.is_empty())

@@ -9,7 +9,7 @@ use datafusion::common::DFSchema;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{BinaryExpr, Expr as DfExpr, Like, Operator, cast, when};
 use datafusion::scalar::ScalarValue;
-use model::{Datum, Error, Result, SqlState};
+use model::{Datum, Error, Result, SqlState, user_types};
 use rustc_hash::FxHashSet;
 use scalar::{BooleanTest, Expr, ExprKind, Session, Value};
 
@@ -149,8 +149,9 @@ impl Lowering<'_> {
                 })
             }),
             ExprKind::Relabel(of) => {
+                let gets_names = expr.ty == TypeId::RECORD && user_types::is_composite(of.ty.0);
                 let is_same = form(of.ty) == form(expr.ty) && keys_agree(of.ty, expr.ty);
-                if is_same { self.native(of, schema)? } else { None }
+                if is_same && !gets_names { self.native(of, schema)? } else { None }
             }
             ExprKind::Call(call, arguments) => match (native(call.function), arguments.as_slice()) {
                 (Some(Native::Compare(operator)), [left, right]) => self.comparison(operator, left, right, schema)?,

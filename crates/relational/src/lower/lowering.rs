@@ -48,6 +48,8 @@ pub(crate) struct Lowering<'a> {
     pub(crate) order_is_kept: Cell<bool>,
     /// Whether an operator above has a condition, which DataFusion may move.
     pub(crate) is_below_condition: Cell<bool>,
+    /// Window functions that a condition above limits: the number of the first rows of a partition that it accepts.
+    pub(crate) leading: RefCell<FxHashMap<u32, usize>>,
     /// Queries of WITH that were asked for, and whether they call volatile functions.
     pub(crate) volatile_ctes: RefCell<FxHashMap<usize, bool>>,
     /// Queries of WITH with volatile functions that are lowered.
@@ -80,6 +82,7 @@ impl<'a> Lowering<'a> {
             operators: Cell::new(0),
             order_is_kept: Cell::new(true),
             is_below_condition: Cell::new(false),
+            leading: RefCell::default(),
             volatile_ctes: RefCell::default(),
             lowered_ctes: RefCell::default(),
             used: std::cell::OnceCell::new(),

@@ -5,6 +5,7 @@ mod expressions;
 mod fold;
 mod functions;
 mod joins;
+mod leading;
 mod lowering;
 mod recursion;
 mod relations;

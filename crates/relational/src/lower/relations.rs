@@ -40,10 +40,13 @@ impl Lowering<'_> {
                 self.project(input, &columns, false)
             }
             Rel::ProjectSet { input, sets } => self.project_set(input, sets),
-            Rel::Filter { input, condition } => self.below_conditions(|| match before_lateral(input, condition) {
-                Some((input, Some(condition))) => self.filter(self.rel(&input)?, &condition),
-                Some((input, None)) => self.rel(&input),
-                None => self.filter(self.rel(input)?, condition),
+            Rel::Filter { input, condition } => self.below_conditions(|| {
+                self.note_leading(input, condition);
+                match before_lateral(input, condition) {
+                    Some((input, Some(condition))) => self.filter(self.rel(&input)?, &condition),
+                    Some((input, None)) => self.rel(&input),
+                    None => self.filter(self.rel(input)?, condition),
+                }
             }),
             Rel::Join { kind, left, right, on, lateral } => {
                 self.below_conditions(|| self.join(*kind, left, right, on.as_ref(), *lateral))
@@ -351,6 +354,7 @@ impl Lowering<'_> {
         if is_native && let Some(plan) = self.newest(&plan, columns, order)? {
             return Ok(plan);
         }
+        let plan = self.first_of_each(plan, &keys)?;
         let plan = if order.is_empty() { plan } else { ordered(plan)? };
         let plan = Node::plan(Operator::Distinct, keys, vec![plan], true, Vec::new()).or_error()?;
         let is_prefix = columns.len() <= order.len();

@@ -228,11 +228,7 @@ impl Lowering<'_> {
                         return Ok(None);
                     }
                     for output in &mut outputs {
-                        if let ExprKind::Column(number) = output.kind
-                            && let Some((_, expr)) = columns.iter().find(|(column, _)| *column == number)
-                        {
-                            *output = expr.clone();
-                        }
+                        replace_columns(output, columns);
                     }
                     rel = input;
                 }
@@ -508,4 +504,15 @@ pub(crate) fn replace(expr: &mut Expr, subquery: &Subquery, column: u32) {
             part.kind = ExprKind::Column(column);
         }
     });
+}
+
+/// Replaces the columns of an expression by what a projection computes them of.
+fn replace_columns(expr: &mut Expr, columns: &[(u32, Expr)]) {
+    if let ExprKind::Column(number) = expr.kind {
+        if let Some((_, value)) = columns.iter().find(|(column, _)| *column == number) {
+            *expr = value.clone();
+        }
+        return;
+    }
+    expr.for_each_operand_mut(&mut |operand| replace_columns(operand, columns));
 }

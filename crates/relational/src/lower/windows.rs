@@ -13,6 +13,7 @@ use crate::errors::OrError;
 use crate::evaluation::accumulate::Spec;
 use crate::evaluation::evaluate::Program;
 use crate::lower::functions::Inputs;
+use crate::lower::leading::leading;
 use crate::lower::lowering::Lowering;
 use crate::lower::relations::sorted;
 use crate::nodes::frames::{Edge, Frame, RangeKey};
@@ -70,6 +71,11 @@ impl Lowering<'_> {
         }
         // Constants order nothing.
         order.retain(|key| !matches!(key.expr, datafusion::logical_expr::Expr::Literal(..)));
+        let count = self.leading.borrow().get(&calls[0].0).copied();
+        let input = match count {
+            Some(count) => leading(input, &exprs, first.partition_by.len(), &order, count)?,
+            None => input,
+        };
         let input = if order.is_empty() { input } else { sorted(input, order) };
         let window = Window {
             partitions: first.partition_by.len(),

@@ -88,7 +88,9 @@ impl NodeExec {
                 Box::new(apply::Running::new(Arc::clone(&self.operator), source, query, context))
             }
             Operator::Ordered => Box::new(Ordered(source)),
-            Operator::Aggregate(_) => return Err(crate::errors::external(model::Error::bug("an aggregate"))),
+            Operator::Aggregate(_) | Operator::Leading(_) => {
+                return Err(crate::errors::external(model::Error::bug("an operator of another kind")));
+            }
         })
     }
 }

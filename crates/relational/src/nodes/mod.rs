@@ -8,6 +8,7 @@ pub(crate) mod apply;
 mod distinct;
 mod exec;
 pub(crate) mod frames;
+pub(crate) mod leading;
 mod planner;
 pub(crate) mod repeat;
 pub(crate) mod sets;
@@ -45,6 +46,8 @@ pub(crate) enum Operator {
     Ordered,
     /// Groups, in one phase.
     Aggregate(Groups),
+    /// Rows that may be among the first of their groups.
+    Leading(leading::Leading),
 }
 
 /// Groups of [`Operator::Aggregate`].
@@ -67,6 +70,7 @@ impl Operator {
             Operator::Apply(_) => "Apply",
             Operator::Ordered => "Ordered",
             Operator::Aggregate(_) => "SinglePhaseAggregate",
+            Operator::Leading(_) => "LeadingRows",
         }
     }
 }

@@ -11,6 +11,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
 use super::exec::NodeExec;
+use super::leading::LeadingExec;
 use super::{Node, Operator, aggregate};
 
 /// Makes physical operators of this crate's nodes; part of the query planner.
@@ -38,10 +39,14 @@ impl ExtensionPlanner for Planner {
         let expressions = node.expressions.iter();
         let expressions =
             expressions.map(|expr| planner.create_physical_expr(expr, logical.schema(), session, planning));
+        let expressions = expressions.collect::<DfResult<_>>()?;
+        if let Operator::Leading(leading) = &*node.operator {
+            return Ok(Some(Arc::new(LeadingExec::new(leading.clone(), expressions, Arc::clone(physical)))));
+        }
         let orderings = physical_inputs.iter().map(|input| input.properties().output_ordering().cloned());
         Ok(Some(Arc::new(NodeExec::new(
             Arc::clone(&node.operator),
-            expressions.collect::<DfResult<_>>()?,
+            expressions,
             physical_inputs.to_vec(),
             node.keeps,
             Arc::clone(node.schema.inner()),

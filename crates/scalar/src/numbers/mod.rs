@@ -28,6 +28,9 @@ mod transitions;
 mod unsigned;
 mod variance;
 
+pub use self::percentile::continuous as continuous_percentile;
+pub use self::regression::{Pairs, pair_statistic};
+pub use self::variance::{FloatMoments, moment_statistic};
 use catalog::TypeId;
 
 use crate::registry::{Aggregate, Family, Function, TypeSupport};

@@ -22,9 +22,28 @@ pub(super) const AGGREGATES: &[(&str, Aggregate)] = &[
     ("regr_intercept", |_| boxed(Pairs::intercept)),
 ];
 
+/// The statistic of pairs that an aggregate returns, by its name in `pg_proc`; NULL is `None`.
+#[must_use]
+pub fn pair_statistic(name: &str) -> Option<fn(&Pairs) -> Option<f64>> {
+    Some(match name {
+        "regr_sxx" => Pairs::sum_xx,
+        "regr_syy" => Pairs::sum_yy,
+        "regr_sxy" => Pairs::sum_xy,
+        "regr_avgx" => Pairs::average_x,
+        "regr_avgy" => Pairs::average_y,
+        "covar_pop" => Pairs::covariance,
+        "covar_samp" => Pairs::covariance_of_sample,
+        "corr" => Pairs::correlation,
+        "regr_r2" => Pairs::determination,
+        "regr_slope" => Pairs::slope,
+        "regr_intercept" => Pairs::intercept,
+        _ => return None,
+    })
+}
+
 /// Sums over pairs, and sums of products of differences from the means, updated by the method of Youngs and Cramer.
-#[derive(Default)]
-pub(super) struct Pairs {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pairs {
     pub(super) count: f64,
     pub(super) sum_x: f64,
     pub(super) sum_y: f64,
@@ -34,7 +53,11 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    pub(super) fn add(&mut self, x: f64, y: f64) -> Result<()> {
+    /// Adds a pair.
+    ///
+    /// # Errors
+    /// 22003 for finite values whose sums are not.
+    pub fn add(&mut self, x: f64, y: f64) -> Result<()> {
         let (count, sum_x, sum_y) = (self.count, self.sum_x, self.sum_y);
         self.count += 1.0;
         self.sum_x += x;

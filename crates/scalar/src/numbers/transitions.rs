@@ -111,16 +111,23 @@ fn spread(arguments: &[Datum<'_>], spread: Spread) -> Result<Datum<'static>> {
 }
 
 impl FloatMoments {
-    fn of_state([count, sum, squares]: [f64; 3]) -> FloatMoments {
+    /// The moments of a state of PostgreSQL.
+    #[must_use]
+    pub fn of_state([count, sum, squares]: [f64; 3]) -> FloatMoments {
         FloatMoments { count, sum, squares }
     }
 
-    fn state(&self) -> [f64; 3] {
+    /// The state as PostgreSQL has it: count, sum, sum of squared differences.
+    #[must_use]
+    pub fn state(&self) -> [f64; 3] {
         [self.count, self.sum, self.squares]
     }
 
-    /// Adds the values of another group.
-    fn combine(&mut self, other: &FloatMoments) -> Result<()> {
+    /// Adds the values of another group, as `float8_combine` does.
+    ///
+    /// # Errors
+    /// 22003 for finite values whose sum or squares are not.
+    pub fn combine(&mut self, other: &FloatMoments) -> Result<()> {
         if other.count == 0.0 {
             return Ok(());
         }
@@ -144,16 +151,23 @@ fn finite_sum(left: f64, right: f64, between: f64) -> Result<f64> {
 }
 
 impl Pairs {
-    fn of_state([count, sum_x, xx, sum_y, yy, xy]: [f64; 6]) -> Pairs {
+    /// The sums of a state of PostgreSQL.
+    #[must_use]
+    pub fn of_state([count, sum_x, xx, sum_y, yy, xy]: [f64; 6]) -> Pairs {
         Pairs { count, sum_x, sum_y, xx, yy, xy }
     }
 
-    fn state(&self) -> [f64; 6] {
+    /// The state as PostgreSQL has it: count, sum and sum of squared differences of x, of y, and sum of products.
+    #[must_use]
+    pub fn state(&self) -> [f64; 6] {
         [self.count, self.sum_x, self.xx, self.sum_y, self.yy, self.xy]
     }
 
-    /// Adds the pairs of another group.
-    fn combine(&mut self, other: &Pairs) -> Result<()> {
+    /// Adds the pairs of another group, as `float8_regr_combine` does.
+    ///
+    /// # Errors
+    /// 22003 for finite values whose sums are not.
+    pub fn combine(&mut self, other: &Pairs) -> Result<()> {
         if other.count == 0.0 {
             return Ok(());
         }

@@ -42,15 +42,19 @@ pub(super) const AGGREGATES: &[(&str, Aggregate)] = spreads! {
 
 /// Count, sum and sum of squared differences from the mean. Source: Youngs and Cramer, "Some results relevant to choice
 /// of sum and sum-of-product algorithms", Technometrics 1971.
-#[derive(Default)]
-pub(super) struct FloatMoments {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FloatMoments {
     pub(super) count: f64,
     pub(super) sum: f64,
     pub(super) squares: f64,
 }
 
 impl FloatMoments {
-    pub(super) fn add(&mut self, value: f64) -> Result<()> {
+    /// Adds a value.
+    ///
+    /// # Errors
+    /// 22003 for finite values whose sum or squares are not.
+    pub fn add(&mut self, value: f64) -> Result<()> {
         let (count, sum_before) = (self.count, self.sum);
         self.count += 1.0;
         self.sum += value;
@@ -79,6 +83,18 @@ impl FloatMoments {
         let variance = (divisor > 0.0).then(|| self.squares / divisor)?;
         Some(if spread.root { variance.sqrt() } else { variance })
     }
+}
+
+/// The statistic of floats that an aggregate returns, by its name in `pg_proc`; NULL is `None`.
+#[must_use]
+pub fn moment_statistic(name: &str) -> Option<fn(&FloatMoments) -> Option<f64>> {
+    Some(match name {
+        "var_pop" => |moments| moments.spread(Spread { sample: false, root: false }),
+        "var_samp" | "variance" => |moments| moments.spread(Spread { sample: true, root: false }),
+        "stddev_pop" => |moments| moments.spread(Spread { sample: false, root: true }),
+        "stddev_samp" | "stddev" => |moments| moments.spread(Spread { sample: true, root: true }),
+        _ => return None,
+    })
 }
 
 struct FloatSpread {
