@@ -99,6 +99,9 @@ impl Binder<'_> {
             if is_element {
                 return Err(unsupported("an assignment to a field of an element", slot.at));
             }
+            if user_types::is_composite(column.ty.0) {
+                return self.field_slot(scope, column, slot, value);
+            }
             let ty = self.type_name(column.ty);
             let text = format!(
                 "cannot assign to field \"{field}\" of column \"{}\" because its type {ty} is not a composite type",
@@ -117,6 +120,65 @@ impl Binder<'_> {
         let (subscripts, is_slice) = self.subscripts(scope, column.ty, slot.steps, at)?;
         let part = TableColumn { ty: self.subscripted_type(column.ty, is_slice), ..column.clone() };
         Ok(SlotValue { subscripts, value: Some(self.assigned_part(value, &part, slot.at)?) })
+    }
+
+    /// A value for a field of a column, or for a part of the field.
+    fn field_slot(
+        &mut self,
+        scope: &Scope<'_>,
+        column: &TableColumn,
+        slot: &Slot<'_>,
+        value: Expr,
+    ) -> Result<SlotValue> {
+        let mut part = column.clone();
+        let mut subscripts = Vec::with_capacity(slot.steps.len());
+        let mut steps = slot.steps;
+        while let Some((Step::Field(field), rest)) = steps.split_first() {
+            let of = self.type_name(part.ty);
+            let Some(attributes) = user_types::attributes(part.ty.0) else {
+                let text = format!(
+                    "cannot assign to field \"{field}\" of column \"{}\" because its type {of} is not a composite type",
+                    part.name
+                );
+                return Err(error(SqlState::DATATYPE_MISMATCH, text, slot.at));
+            };
+            let found = attributes.iter().position(|attribute| attribute.name == field.as_str());
+            let Some(at) = found else {
+                let text = format!(
+                    "cannot assign to field \"{field}\" of column \"{}\" because there is no such column in data type {of}",
+                    part.name
+                );
+                return Err(error(SqlState::UNDEFINED_COLUMN, text, slot.at));
+            };
+            let ty = attributes[at].ty;
+            (part.ty, part.typmod, part.name) = (TypeId(ty.oid()), ty.typmod(), field.as_str().into());
+            subscripts.push(Subscript::Field(at));
+            steps = rest;
+        }
+        if steps.is_empty() {
+            let value = self.field_assigned(value, &part, slot.at)?;
+            return Ok(SlotValue { subscripts, value: Some(value) });
+        }
+        if steps.iter().any(|step| matches!(step, Step::Field(_))) {
+            return Err(unsupported("an assignment to a field of an element", slot.at));
+        }
+        let (more, is_slice) = self.subscripts(scope, part.ty, steps, slot.at)?;
+        subscripts.extend(more);
+        let part = TableColumn { ty: self.subscripted_type(part.ty, is_slice), ..part };
+        Ok(SlotValue { subscripts, value: Some(self.assigned_part(value, &part, slot.at)?) })
+    }
+
+    fn field_assigned(&mut self, value: Expr, field: &TableColumn, at: Pos) -> Result<Expr> {
+        let from = value.ty;
+        match self.coerced(value, field.ty, field.typmod, CastContext::Assignment)? {
+            Some(cast) => self.with_typmod(cast, field.typmod, false),
+            None => {
+                let (to, from) = (self.type_name(field.ty), self.type_name(from));
+                let text = format!("subfield \"{}\" is of type {to} but expression is of type {from}", field.name);
+                let hint = "You will need to rewrite or cast the expression.";
+                Err(error(SqlState::DATATYPE_MISMATCH, text, at).with_hint(hint))
+            }
+        }
     }
 
     /// The value as one of an element or a slice of a column.

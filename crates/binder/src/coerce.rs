@@ -1,7 +1,8 @@
 //! Casts: those that are written, and those that the binder adds.
 
 use catalog::{Cast, CastContext, TypeId};
-use model::{Datum, Error, Result, SqlState, user_types};
+use model::user_types::{self, Attribute};
+use model::{Datum, Error, Result, SqlState};
 use scalar::{Call, Expr, ExprKind, Place, Value};
 
 use crate::binder::{Binder, at_place};
@@ -54,11 +55,59 @@ impl Binder<'_> {
         if to == TypeId::UNKNOWN {
             return Ok(None);
         }
+        if let Some(attributes) = user_types::attributes(to.0) {
+            let (from, at) = (expr.ty, expr.at);
+            return match expr.kind {
+                ExprKind::Row(columns, _) if from == TypeId::RECORD => {
+                    self.row_as(columns, to, &attributes, context, at).map(Some)
+                }
+                kind => self.cast_of(Expr { kind, ..expr }, to, typmod, context),
+            };
+        }
         if to == TypeId::ANYARRAY && self.catalog.element_of(expr.ty).is_some() {
             return Ok(Some(expr));
         }
+        self.cast_of(expr, to, typmod, context)
+    }
+
+    fn cast_of(&self, expr: Expr, to: TypeId, typmod: i32, context: CastContext) -> Result<Option<Expr>> {
         let Some(cast) = self.catalog.cast(expr.ty, to, context) else { return Ok(None) };
         Ok(Some(self.converted(expr, &cast, to, typmod, context == CastContext::Explicit)?))
+    }
+
+    /// The columns of a row as a value of a composite type.
+    fn row_as(
+        &mut self,
+        columns: Vec<Expr>,
+        to: TypeId,
+        attributes: &[Attribute],
+        context: CastContext,
+        at: Place,
+    ) -> Result<Expr> {
+        let name = self.type_name(to);
+        let refused = |detail: String, at| {
+            let text = format!("cannot cast type record to {name}");
+            at_place(Error::new(SqlState::CANNOT_COERCE, text).with_detail(detail), at)
+        };
+        if columns.len() != attributes.len() {
+            let many = if columns.len() > attributes.len() { "many" } else { "few" };
+            return Err(refused(format!("Input has too {many} columns."), at));
+        }
+        let mut values = Vec::with_capacity(columns.len());
+        for (number, (column, attribute)) in columns.into_iter().zip(attributes).enumerate() {
+            let (from, place) = (column.ty, column.at);
+            let (ty, typmod) = (TypeId(attribute.ty.oid()), attribute.ty.typmod());
+            match self.coerced(column, ty, typmod, context)? {
+                Some(value) => values.push(self.with_typmod(value, typmod, context == CastContext::Explicit)?),
+                None => {
+                    let (from, ty) = (self.type_name(from), self.type_name(ty));
+                    return Err(refused(format!("Cannot cast type {from} to {ty} in column {}.", number + 1), place));
+                }
+            }
+        }
+        // A value of the type, which is compared as a whole.
+        let row = Expr::new(ExprKind::Row(values, None), TypeId::RECORD, at);
+        Ok(Expr::new(ExprKind::Relabel(Box::new(row)), to, at))
     }
 
     /// A constant or parameter of unknown type becomes one of a known type.

@@ -1,6 +1,7 @@
 //! Expressions.
 
 use catalog::{CastContext, TypeId};
+use model::user_types::{self, Attribute};
 use model::{Datum, Error, Result, SqlState};
 use parser::ast::{self, ExprKind as Ast, LikeKind, Pos, Step};
 use scalar::{BooleanTest, Expr, ExprKind, Place, SqlValue, Subscript, Value};
@@ -356,7 +357,7 @@ impl Binder<'_> {
         Ok(value)
     }
 
-    /// A field of a row: of `ROW(…)`, or of the result of a function with several OUT parameters.
+    /// A field of a row: of `ROW(…)`, of a value of a composite type, or of the result of a function with several OUT parameters.
     fn field(&self, value: Expr, field: &ast::Ident, at: Pos) -> Result<Expr> {
         let missing = || {
             let text = format!("could not identify column \"{field}\" in record data type");
@@ -370,6 +371,22 @@ impl Binder<'_> {
                 Ok(columns[number].clone())
             }
             _ => {
+                if let Some(columns) = self.row_columns(&value) {
+                    let missing = || match user_types::is_composite(value.ty.0) {
+                        false => missing(),
+                        true => {
+                            let text =
+                                format!("column \"{field}\" not found in data type {}", self.type_name(value.ty));
+                            error(SqlState::UNDEFINED_COLUMN, text, at)
+                        }
+                    };
+                    let number = columns.iter().position(|(name, _)| **name == *field.as_str()).ok_or_else(missing)?;
+                    let ty = columns[number].1;
+                    return Ok(Expr::new(ExprKind::Field(Box::new(value), number), ty, Place(at.0)));
+                }
+                if value.ty == TypeId::RECORD {
+                    return Err(unsupported("a field of this row", at));
+                }
                 let ty = self.type_name(value.ty);
                 let text = format!("column notation .{field} applied to type {ty}, which is not a composite type");
                 Err(error(SqlState::WRONG_OBJECT_TYPE, text, at))
@@ -377,8 +394,12 @@ impl Binder<'_> {
         }
     }
 
-    /// The columns of a value that is the row of a function with several OUT parameters.
+    /// The columns of a value of a composite type, or that is the row of a function with several OUT parameters.
     pub(crate) fn row_columns(&self, value: &Expr) -> Option<Vec<(Box<str>, TypeId)>> {
+        if let Some(attributes) = user_types::attributes(value.ty.0) {
+            let column = |one: Attribute| (one.name.into_boxed_str(), TypeId(one.ty.oid()));
+            return Some(attributes.into_iter().map(column).collect());
+        }
         let call = self.row_call(value)?;
         Some(self.call_columns(call))
     }

@@ -888,6 +888,7 @@ fn expressions_assigned(assignment: &mut Assignment, each: &mut dyn FnMut(&mut E
         match subscript {
             Subscript::Index(index) => each(index),
             Subscript::Slice(from, to) => from.iter_mut().chain(to).for_each(&mut *each),
+            Subscript::Field(_) => {}
         }
     }
     each(&mut assignment.value);

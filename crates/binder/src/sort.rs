@@ -128,7 +128,19 @@ impl Binder<'_> {
         if let Some(element) = self.catalog.element_of(base).filter(|_| !is_vector(base)) {
             return self.has_equality(element);
         }
+        if let Some(attributes) = user_types::attributes(base.0) {
+            return attributes.iter().all(|attribute| self.has_equality(TypeId(attribute.ty.oid())));
+        }
         base == TypeId::RECORD || self.equality(base).is_some_and(|equals| equals.can_hash || equals.can_merge)
+    }
+
+    fn has_order(&self, ty: TypeId) -> bool {
+        let base = self.catalog.base_type(ty);
+        let base = self.catalog.element_of(base).filter(|_| !is_vector(base)).unwrap_or(base);
+        if let Some(attributes) = user_types::attributes(base.0) {
+            return attributes.iter().all(|attribute| self.has_order(TypeId(attribute.ty.oid())));
+        }
+        base == TypeId::RECORD || self.equality(base).is_some_and(|equals| equals.can_merge)
     }
 
     fn equality(&self, ty: TypeId) -> Option<&'static catalog::Operator> {

@@ -35,6 +35,9 @@ impl Catalog {
         if from == to {
             return Some(Cast::Relabel);
         }
+        if to == TypeId::RECORD && self.kind(from) == TypeKind::Composite {
+            return Some(Cast::Relabel);
+        }
         if let Some(row) = self.casts.get(&(from, to)) {
             let allowed = match row.context {
                 b'i' => CastContext::Implicit,
@@ -71,7 +74,8 @@ impl Catalog {
                 || to.is_polymorphic()
                 || *from == TypeId::UNKNOWN
                 || self.cast(*from, *to, context).is_some()
-                || *to == TypeId::RECORD && self.kind(*from) == TypeKind::Composite
+                // The binder casts the columns of a row.
+                || *from == TypeId::RECORD && self.kind(*to) == TypeKind::Composite
         };
         from.iter().zip(to).all(one) && (!to.iter().any(|to| to.is_polymorphic()) || self.is_consistent(from, to))
     }

@@ -39,8 +39,8 @@ fn made(id: TypeId) -> Option<TypeRow> {
         base: None,
     };
     Some(match &spec.kind {
-        UserType::Enum(_) if user_types::is_array(id.0) => TypeRow {
-            name: "_enum",
+        UserType::Enum(_) | UserType::Composite(_) if user_types::is_array(id.0) => TypeRow {
+            name: if matches!(spec.kind, UserType::Enum(_)) { "_enum" } else { "_composite" },
             length: -1,
             kind: TypeKind::Base,
             category: b'A',
@@ -49,6 +49,9 @@ fn made(id: TypeId) -> Option<TypeRow> {
             ..row
         },
         UserType::Enum(_) => row,
+        UserType::Composite(_) => {
+            TypeRow { name: "composite", length: -1, kind: TypeKind::Composite, category: b'C', ..row }
+        }
         // Values are those of the array of the base type.
         UserType::Domain(domain) if user_types::is_array(id.0) => TypeRow {
             name: "_domain",

@@ -196,7 +196,7 @@ pub(crate) enum Expr {
     },
 }
 
-/// An assignment to an element or slice of an array, or to a path in jsonb.
+/// An assignment to an element or slice of an array, to a path in jsonb, or to a field of a composite type.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PartAssignment {
     /// Type of the column.
@@ -211,6 +211,8 @@ pub(crate) enum StepKind {
     Index,
     /// A slice with a lower and an upper bound, if they are given.
     Slice(bool, bool),
+    /// The place of an attribute.
+    Field(usize),
 }
 
 impl PartAssignment {
@@ -224,6 +226,7 @@ impl PartAssignment {
             steps.push(match step {
                 StepKind::Index => scalar::Part::Index(bound(true)?.unwrap_or_default()),
                 StepKind::Slice(low, high) => scalar::Part::Slice(bound(*low)?, bound(*high)?),
+                StepKind::Field(at) => scalar::Part::Field(*at),
             });
         }
         scalar::assign_part(target, self.ty, &steps, value, frame.ctx.values()?)

@@ -201,6 +201,12 @@ impl Catalog {
         self.types.values()
     }
 
+    /// The type of a user with a number.
+    #[must_use]
+    pub fn type_by_id(&self, id: u32) -> Option<&TypeSpecRef> {
+        self.types.get(&id)
+    }
+
     /// The type of a user with an OID.
     #[must_use]
     pub fn type_by_oid(&self, oid: u32) -> Option<&TypeSpecRef> {
@@ -439,6 +445,14 @@ impl Catalog {
         let mut next = self.clone();
         if let Some(old) = next.types.remove(&spec.id) {
             next.type_names.remove(&old.name);
+            next.type_oids.remove(&old.oid);
+            // Attributes of a composite type change with its OID, so that nothing has values of the old form.
+            if old.oid != spec.oid
+                && let Some(dependent) = self.dependent_on(&old)
+            {
+                let text = format!("cannot alter type \"{}\" because {dependent} uses it", old.name.table);
+                return Err(Error::unsupported(text));
+            }
         }
         next.check_schema(&spec.name)?;
         if next.type_names.contains_key(&spec.name) || next.is_row_type(&spec.name) {
@@ -472,6 +486,16 @@ impl Catalog {
         let Some(spec) = next.types.remove(&id) else { return Ok(next) };
         next.type_names.remove(&spec.name);
         next.type_oids.remove(&spec.oid);
+        let Some(dependent) = self.dependent_on(&spec) else { return Ok(next) };
+        let text = format!("cannot drop type {} because other objects depend on it", spec.name.table);
+        let error = Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text);
+        Err(error
+            .with_detail(format!("{dependent} depends on type {}", spec.name.table))
+            .with_hint("Use DROP ... CASCADE to drop the dependent objects too."))
+    }
+
+    /// What depends on a type, as messages name it.
+    fn dependent_on(&self, spec: &TypeSpec) -> Option<String> {
         let column = self
             .columns_of_type(spec.oid)
             .next()
@@ -479,27 +503,23 @@ impl Catalog {
         let is_named = |sql: &str| user_types::is_named_in(spec.oid, sql);
         let domain = || {
             let is_of = |other: &&TypeSpecRef| below(other).any(|oid| oid == spec.oid) || other.texts().any(is_named);
-            Some(format!("type {}", next.types.values().find(is_of)?.name.table))
+            Some(format!("type {}", self.types.values().find(is_of)?.name.table))
         };
         let table = || {
             let table = self.row_tables.values().find(|table| table.texts().any(is_named))?;
             Some(format!("table {}", table.name.table))
         };
         let view = || {
-            let view = self.views.values().find(|view| is_named(&view.query))?;
+            let has =
+                |view: &&ViewRef| is_named(&view.query) || view.columns.iter().any(|column| column.ty & !1 == spec.oid);
+            let view = self.views.values().find(has)?;
             Some(format!("view {}", view.name.table))
         };
         let routine = || {
             let routine = self.routines.values().find(|routine| routine.types().any(|oid| oid & !1 == spec.oid))?;
             Some(format!("function {}", routine.name.table))
         };
-        let dependent = column.or_else(domain).or_else(table).or_else(view).or_else(routine);
-        let Some(dependent) = dependent else { return Ok(next) };
-        let text = format!("cannot drop type {} because other objects depend on it", spec.name.table);
-        let error = Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text);
-        Err(error
-            .with_detail(format!("{dependent} depends on type {}", spec.name.table))
-            .with_hint("Use DROP ... CASCADE to drop the dependent objects too."))
+        column.or_else(domain).or_else(table).or_else(view).or_else(routine)
     }
 
     /// Whether a table or view of this name has a type of rows.
@@ -789,12 +809,14 @@ impl Catalog {
     }
 }
 
-/// OIDs of the user types that a domain is made of.
+/// OIDs of the user types that a domain or composite type is made of.
 fn below(spec: &TypeSpec) -> impl Iterator<Item = u32> {
+    let attributes = spec.attributes().into_iter().flatten().map(|attribute| attribute.ty.oid());
+    let attributes = attributes.filter(|oid| user_types::is_user(*oid)).map(|oid| oid & !1);
     let domain = spec.domain();
     let over = domain.map(|domain| domain.over).filter(|over| *over != 0);
-    let base = domain.map(|domain| domain.base.oid() & !1).filter(|oid| user_types::is_enum(*oid));
-    over.into_iter().chain(base)
+    let base = domain.map(|domain| domain.base.oid() & !1).filter(|oid| user_types::is_user(*oid));
+    over.into_iter().chain(base).chain(attributes)
 }
 
 fn no_type(oid: u32) -> Error {

@@ -13,7 +13,7 @@ mod lineage;
 use std::sync::Arc;
 
 use model::{
-    CheckOption, Column, ColumnId, ColumnRole, DataType, Deferral, Domain, DomainCheck, EnumLabel, Identity,
+    Attribute, CheckOption, Column, ColumnId, ColumnRole, DataType, Deferral, Domain, DomainCheck, EnumLabel, Identity,
     Materialized, Referential, Result, RoutineRef, RowCheck, RowColumn, RowForeignKey, RowIndex, RowIndexKey,
     RowSchema, RowSchemaRef, RowTrigger, SequenceOwner, SequenceRef, SequenceSpec, TEMPORARY_SCHEMA, Table, TableId,
     TableName, TableOptions, TableRef, TriggerEvents, TriggerTiming, Type, TypeSpec, TypeSpecRef, UserType, ViewBase,
@@ -712,6 +712,15 @@ pub(crate) fn encode_type(spec: &TypeSpec, out: &mut Vec<u8>) {
                 out.put_u8(check.is_valid.into());
             }
         }
+        UserType::Composite(attributes) => {
+            out.put_u8(3);
+            out.put_u32(attributes.len() as u32);
+            for attribute in attributes {
+                out.put_bytes(attribute.name.as_bytes());
+                out.put_u32(attribute.ty.oid());
+                out.put_u32(attribute.ty.typmod().cast_unsigned());
+            }
+        }
     }
 }
 
@@ -727,6 +736,16 @@ fn decode_type(id: u32, take: &mut Take<'_>) -> Result<TypeSpecRef> {
             UserType::Enum((0..take.count(12)?).map(|_| label(take)).collect::<Result<_>>()?)
         }
         2 => UserType::Domain(decode_domain(take)?),
+        3 => {
+            let attribute = |take: &mut Take<'_>| {
+                let name = take.text()?.to_owned();
+                let (oid, typmod) = (take.u32()?, take.u32()?.cast_signed());
+                let ty = Type::from_oid(oid, typmod);
+                let ty = ty.ok_or_else(|| take.malformed(&format!("has an attribute of type {oid}, {typmod}")))?;
+                Ok(Attribute { name, ty })
+            };
+            UserType::Composite((0..take.count(12)?).map(|_| attribute(take)).collect::<Result<_>>()?)
+        }
         other => return Err(take.malformed(&format!("has a type of kind {other}"))),
     };
     let spec = Arc::new(TypeSpec { id, name, version, oid, kind });
@@ -967,6 +986,12 @@ pub(crate) mod tests {
         Arc::new(TypeSpec { id: 14, name, version: 1, oid: (5 << 27) + 2, kind })
     }
 
+    pub(crate) fn composite() -> TypeSpecRef {
+        let attribute = |name: &str, ty| Attribute { name: name.into(), ty };
+        let kind = UserType::Composite(vec![attribute("x", Type::Int4), attribute("y", Type::Varchar(Some(4)))]);
+        Arc::new(TypeSpec { id: 15, name: TableName::public("c"), version: 1, oid: (6 << 27) + 2, kind })
+    }
+
     pub(crate) fn table() -> Table {
         let column = |id, name: &str, ty, role| Column {
             id: ColumnId(id),
@@ -1027,6 +1052,12 @@ pub(crate) mod tests {
             1, 0, 0, 0, 1, 0, 0, 0, b'c', 9, 0, 0, 0, b'V', b'A', b'L', b'U', b'E', b' ', b'>', b' ', b'1', 1,
         ];
         check(&CatalogObject::Type(domain()), KIND_TYPE, 14, &definition);
+        #[rustfmt::skip]
+        let definition = [
+            6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b'c', 1, 0, 0, 0, 2, 0, 0, 0x30, 3, 2, 0, 0, 0,
+            1, 0, 0, 0, b'x', 23, 0, 0, 0, 255, 255, 255, 255, 1, 0, 0, 0, b'y', 0x13, 4, 0, 0, 8, 0, 0, 0,
+        ];
+        check(&CatalogObject::Type(composite()), KIND_TYPE, 15, &definition);
     }
 
     #[test]

@@ -499,7 +499,7 @@ mod tests {
     use model::{Column, ColumnId, ColumnRole, DataType};
 
     use super::*;
-    use crate::catalog_object::tests::{domain, enum_type, row_table, sequence, table, view};
+    use crate::catalog_object::tests::{composite, domain, enum_type, row_table, sequence, table, view};
 
     fn create_table(table: model::Table) -> Ddl {
         Ddl::Create(CatalogObject::Table(Arc::new(table)), NewState::Kept)
@@ -643,6 +643,7 @@ mod tests {
             (CatalogObject::View(view()), NewState::Kept, NewState::Kept),
             (CatalogObject::Type(enum_type()), NewState::Kept, NewState::Kept),
             (CatalogObject::Type(domain()), NewState::Kept, NewState::Kept),
+            (CatalogObject::Type(composite()), NewState::Kept, NewState::Kept),
         ];
         let changes = objects.into_iter().flat_map(|(object, new, altered)| {
             let key = object.key();

@@ -695,14 +695,20 @@ impl Txn {
         Ok(())
     }
 
-    /// Replaces a type by its next version, which statements use after the commit.
+    /// Replaces a type by its next version, which statements use after the commit, or at once if it has a new OID.
     ///
     /// # Errors
-    /// As [`Txn::create_type`]; 40001 if the type changed since.
+    /// As [`Txn::create_type`]; 40001 if the type changed since; 0A000 for a new OID if anything depends on the type.
     pub fn alter_type(&mut self, spec: TypeSpecRef) -> Result<()> {
         spec.check()?;
         let snapshot = self.snapshot_newest();
-        self.change_over(&snapshot, Ddl::Alter(CatalogObject::Type(spec), NewState::Kept))
+        let is_new = snapshot.catalog().type_by_oid(spec.oid).is_none();
+        self.change_over(&snapshot, Ddl::Alter(CatalogObject::Type(Arc::clone(&spec)), NewState::Kept))?;
+        if is_new {
+            // No other transaction knows the OID of the type with other attributes.
+            user_types::register(&spec, false);
+        }
+        Ok(())
     }
 
     /// Drops a type.

@@ -48,7 +48,7 @@ pub use sequence::{SequenceBound, SequenceOptions, SequenceOwner, SequenceRef, S
 pub use time::{TimeRange, Timestamp};
 pub use trigger::{RowTrigger, TriggerEvent, TriggerEvents, TriggerTiming};
 pub use types::{CHARACTERS_MAX, Type};
-pub use user_types::{Domain, DomainCheck, EnumLabel, TypeSpec, TypeSpecRef, UserType};
+pub use user_types::{Attribute, Domain, DomainCheck, EnumLabel, TypeSpec, TypeSpecRef, UserType};
 pub use value::{Datum, Interval, TimeTz};
 pub use view::{
     CheckOption, Materialized, ViewBase, ViewColumn, ViewRef, ViewReference, ViewReferenceColumn, ViewSpec,

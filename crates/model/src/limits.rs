@@ -19,18 +19,20 @@ pub const TRIGGERS_PER_TABLE_MAX: usize = 200;
 pub const ROUTINES_MAX: usize = 20_000;
 /// Largest encoded definition of a function or procedure, in bytes: it must fit one log record.
 pub const ROUTINE_BYTES_MAX: usize = 512 << 10;
+/// Maximum number of attributes of a composite type, as in PostgreSQL.
+pub const ATTRIBUTES_MAX: usize = 1_600;
 /// Maximum number of input parameters of a function or procedure, as in PostgreSQL.
 pub const ROUTINE_PARAMETERS_MAX: usize = 100;
 /// Maximum number of calls of functions within each other.
 pub const ROUTINE_DEPTH_MAX: usize = 400;
-/// Maximum number of statements of a function in PL/pgSQL within each other.
-pub const PLPGSQL_DEPTH_MAX: u32 = 200;
 /// Bytes of the payload of a notification from which it is too long, as in PostgreSQL.
 pub const NOTIFY_PAYLOAD_BYTES_MAX: usize = 8_000;
 /// Bytes of all notifications that listening sessions have not read, and of those that transactions will send.
 pub const NOTIFICATION_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of the notifications of one transaction.
 pub const NOTIFICATION_TXN_BYTES_MAX: u64 = 16 << 20;
+/// Maximum number of statements of a function in PL/pgSQL within each other.
+pub const PLPGSQL_DEPTH_MAX: u32 = 200;
 /// Maximum number of views above each other: a view of tables is one level.
 pub const VIEW_LEVELS_MAX: usize = 32;
 /// Maximum number of views that one statement reads, counting each as often as it is named.

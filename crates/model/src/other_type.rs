@@ -29,14 +29,22 @@ pub enum Storage {
 }
 
 /// Order of values in an index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
-    /// PostgreSQL has no B-tree operator class.
-    None,
     /// [`crate::Datum::compare`]
     Datum,
     /// [`crate::sort_key`] only.
     Key,
+    /// PostgreSQL has no B-tree operator class.
+    None,
+}
+
+fn order_of(ty: Type) -> Order {
+    match ty {
+        Type::Other(other) => other.order(),
+        Type::Json => Order::None,
+        _ => Order::Datum,
+    }
 }
 
 struct Row {
@@ -236,8 +244,13 @@ impl OtherType {
     fn order(self) -> Order {
         match row(self.oid).or_else(|| row_of_element(self.oid)) {
             Some(row) => row.order,
-            None if user_types::is_user(self.oid) => Order::Datum,
-            None => Order::None,
+            None => match user_types::attributes(self.oid & !1) {
+                Some(attributes) => {
+                    attributes.iter().map(|attribute| order_of(attribute.ty)).max().unwrap_or(Order::Datum)
+                }
+                None if user_types::is_user(self.oid) => Order::Datum,
+                None => Order::None,
+            },
         }
     }
 

@@ -14,6 +14,8 @@ use crate::{Error, Result, SqlState, TableName, Type, limits};
 const ENUMS: Range<u32> = 1 << 29..5 << 27;
 /// OIDs of domains and of their arrays: an even number, and the next one.
 const DOMAINS: Range<u32> = 5 << 27..6 << 27;
+/// OIDs of composite types and of their arrays: an even number, and the next one.
+const COMPOSITES: Range<u32> = 6 << 27..7 << 27;
 /// Start of the name by which stored expressions refer to a user type; its OID follows.
 const REFERENCE: char = '#';
 
@@ -42,6 +44,17 @@ pub enum UserType {
     Enum(Vec<EnumLabel>),
     /// Another type with constraints.
     Domain(Domain),
+    /// Attributes, in order.
+    Composite(Vec<Attribute>),
+}
+
+/// A column of a composite type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attribute {
+    /// Name, unique in the type.
+    pub name: String,
+    /// The type of its values.
+    pub ty: Type,
 }
 
 /// A label of an enum type.
@@ -100,7 +113,16 @@ impl TypeSpec {
     pub fn labels(&self) -> &[EnumLabel] {
         match &self.kind {
             UserType::Enum(labels) => labels,
-            UserType::Domain(_) => &[],
+            UserType::Domain(_) | UserType::Composite(_) => &[],
+        }
+    }
+
+    /// Attributes of a composite type; `None` for another type.
+    #[must_use]
+    pub fn attributes(&self) -> Option<&[Attribute]> {
+        match &self.kind {
+            UserType::Composite(attributes) => Some(attributes),
+            UserType::Enum(_) | UserType::Domain(_) => None,
         }
     }
 
@@ -109,7 +131,7 @@ impl TypeSpec {
     pub fn domain(&self) -> Option<&Domain> {
         match &self.kind {
             UserType::Domain(domain) => Some(domain),
-            UserType::Enum(_) => None,
+            UserType::Enum(_) | UserType::Composite(_) => None,
         }
     }
 
@@ -186,6 +208,14 @@ impl TypeSpec {
                 let has_over = domain.over == 0 || is_domain(domain.over) && domain.over != self.oid;
                 let is_unique = |at: usize| domain.checks[..at].iter().all(|one| one.name != domain.checks[at].name);
                 is_domain(self.oid) && has_over && (0..domain.checks.len()).all(is_unique)
+            }
+            UserType::Composite(attributes) => {
+                let is_unique = |at: usize| attributes[..at].iter().all(|one| one.name != attributes[at].name);
+                let is_other = |one: &Attribute| one.ty.oid() & !1 != self.oid;
+                is_composite(self.oid)
+                    && attributes.len() <= limits::ATTRIBUTES_MAX
+                    && attributes.iter().all(is_other)
+                    && (0..attributes.len()).all(is_unique)
             }
         };
         if !is_sound || !self.oid.is_multiple_of(2) {
@@ -290,6 +320,21 @@ pub fn is_domain(oid: u32) -> bool {
     DOMAINS.contains(&oid) && oid.is_multiple_of(2)
 }
 
+/// Whether an OID is that of a composite type.
+#[must_use]
+pub fn is_composite(oid: u32) -> bool {
+    COMPOSITES.contains(&oid) && oid.is_multiple_of(2)
+}
+
+/// The attributes of the composite type with an OID; `None` for another type.
+#[must_use]
+pub fn attributes(oid: u32) -> Option<Vec<Attribute>> {
+    if !is_composite(oid) {
+        return None;
+    }
+    with(oid, |known| known.spec.attributes().map(<[Attribute]>::to_vec)).flatten()
+}
+
 /// Whether an OID is that of a domain or of the array of one: values have another type, and satisfy its constraints.
 #[must_use]
 pub fn is_constrained(oid: u32) -> bool {
@@ -304,6 +349,7 @@ pub fn new_oid(kind: &UserType, random: u64) -> Result<u32> {
     let oids = match kind {
         UserType::Enum(_) => ENUMS,
         UserType::Domain(_) => DOMAINS,
+        UserType::Composite(_) => COMPOSITES,
     };
     let mut registry = REGISTRY.write().unwrap_or_else(PoisonError::into_inner);
     if registry.types.len() >= registry.sweep_at.min(limits::USER_TYPES_MAX) {

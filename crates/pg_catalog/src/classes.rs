@@ -1,9 +1,11 @@
-//! Entries of `pg_class` (tables of both stores, indexes, sequences and views), and constraints of tables.
+//! Entries of `pg_class` (tables of both stores, indexes, sequences, views and composite types), and constraints of tables.
 
 use std::borrow::Cow;
 
 use engine::Catalog;
-use model::{RowCheck, RowForeignKey, RowIndex, RowSchema, RowSchemaRef, SequenceRef, TableRef, ViewRef};
+use model::{
+    RowCheck, RowForeignKey, RowIndex, RowSchema, RowSchemaRef, SequenceRef, TableRef, TypeSpecRef, UserType, ViewRef,
+};
 
 use crate::oids::{self, Oid, Part};
 
@@ -22,6 +24,8 @@ pub(crate) enum Class<'a> {
     Sequence(&'a SequenceRef),
     /// A view.
     View(&'a ViewRef),
+    /// A composite type.
+    Composite(&'a TypeSpecRef),
 }
 
 impl<'a> Class<'a> {
@@ -33,7 +37,9 @@ impl<'a> Class<'a> {
                 let columns = catalog.table_by_id(id).map(Class::Columns);
                 let rows = || catalog.row_table_by_id(id).map(Class::Rows);
                 let sequence = || catalog.sequence_by_id(id.0).map(Class::Sequence);
-                columns.or_else(rows).or_else(sequence).or_else(|| catalog.view_by_id(id.0).map(Class::View))
+                let view = || catalog.view_by_id(id.0).map(Class::View);
+                let composite = || catalog.type_by_id(id.0).and_then(Class::of_type);
+                columns.or_else(rows).or_else(sequence).or_else(view).or_else(composite)
             }
             Part::Index => {
                 let key = catalog.table_by_id(id).filter(|table| table.keyed).map(Class::Key);
@@ -55,7 +61,12 @@ impl<'a> Class<'a> {
             .or_else(|| catalog.index(&full).and_then(|(_, index)| index_by_id(catalog, index.id)).map(Class::of_index))
             .or_else(|| catalog.sequence(&full).map(Class::Sequence))
             .or_else(|| catalog.view(&full).map(Class::View))
+            .or_else(|| catalog.user_type(&full).and_then(Class::of_type))
             .or_else(key)
+    }
+
+    fn of_type(spec: &'a TypeSpecRef) -> Option<Class<'a>> {
+        matches!(spec.kind, UserType::Composite(_)).then_some(Class::Composite(spec))
     }
 
     fn of_index((table, index): (&'a RowSchemaRef, &'a RowIndex)) -> Class<'a> {
@@ -71,6 +82,7 @@ impl<'a> Class<'a> {
             Class::Index(_, index) => oids::of_number(index.id, Part::Index),
             Class::Sequence(sequence) => oids::of_number(sequence.id, Part::Table),
             Class::View(view) => oids::of_number(view.id, Part::Table),
+            Class::Composite(spec) => oids::of_number(spec.id, Part::Table),
         }
     }
 
@@ -81,6 +93,7 @@ impl<'a> Class<'a> {
             Class::Rows(table) | Class::Index(table, _) => &table.name.schema,
             Class::Sequence(sequence) => &sequence.name.schema,
             Class::View(view) => &view.name.schema,
+            Class::Composite(spec) => &spec.name.schema,
         }
     }
 
@@ -93,6 +106,7 @@ impl<'a> Class<'a> {
             Class::Index(_, index) => Cow::Borrowed(index.name.as_str()),
             Class::Sequence(sequence) => Cow::Borrowed(sequence.name.table.as_str()),
             Class::View(view) => Cow::Borrowed(view.name.table.as_str()),
+            Class::Composite(spec) => Cow::Borrowed(spec.name.table.as_str()),
         }
     }
 }

@@ -47,6 +47,7 @@ pub fn on_relation(catalog: &Catalog, schema: Option<&str>, name: &str, kind: Re
         Class::Key(_) | Class::Index(..) => kind == RelationKind::Index,
         Class::Sequence(_) => kind == RelationKind::Sequence,
         Class::View(_) => kind == RelationKind::View,
+        Class::Composite(_) => false,
     };
     if is_it {
         return Ok(CommentKey { class: CLASS, object: class.oid(), column: 0 });
@@ -71,6 +72,7 @@ pub fn on_column(catalog: &Catalog, schema: Option<&str>, name: &str, column: &s
         Class::Columns(table) => table.columns.iter().position(|one| one.name == column),
         Class::Rows(table) => table.column(column),
         Class::View(view) => view.columns.iter().position(|one| one.name == column),
+        Class::Composite(spec) => spec.attributes().and_then(|all| all.iter().position(|one| one.name == column)),
         Class::Key(_) | Class::Index(..) | Class::Sequence(_) => {
             let text = format!("cannot set comment on relation \"{name}\"");
             return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text));
@@ -238,6 +240,7 @@ fn exists(catalog: &Catalog, CommentKey { class, object, column }: CommentKey) -
                     column == 0 || table.columns.get(column as usize - 1).is_some_and(|column| !column.dropped)
                 }
                 Class::View(view) => has(view.columns.len()),
+                Class::Composite(spec) => has(spec.attributes().map_or(0, <[_]>::len)),
                 Class::Key(_) | Class::Index(..) | Class::Sequence(_) => column == 0,
             })
         }

@@ -267,7 +267,7 @@ fn size(call: &Call<'_>, whole: bool) -> i64 {
             server.row_table(table.id).map(|size| if whole { size.bytes } else { size.bytes - size.index_bytes() })
         }
         Some(Class::Index(table, index)) => server.row_table(table.id).and_then(|size| size.index(index.id)),
-        Some(Class::Key(_) | Class::Sequence(_) | Class::View(_)) | None => None,
+        Some(Class::Key(_) | Class::Sequence(_) | Class::View(_) | Class::Composite(_)) | None => None,
     };
     bytes.unwrap_or(0)
 }

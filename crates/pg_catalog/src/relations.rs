@@ -401,6 +401,7 @@ fn classes(facts: &StatementFacts) -> Vec<Row> {
     }
     rows.extend(row_tables::classes(facts));
     rows.extend(views::classes(facts));
+    rows.extend(user_types::classes(facts));
     rows.extend(listed().map(system_class));
     rows
 }
@@ -497,6 +498,12 @@ fn attributes(facts: &StatementFacts) -> Vec<Row> {
         let oid = oids::of_number(view.id, Part::Table);
         for (number, column) in (1_i64..).zip(&view.columns) {
             rows.push(attribute(oid, number, &column.name, (column.ty, column.typmod), false));
+        }
+    }
+    for (spec, columns) in user_types::composites(facts) {
+        let oid = oids::of_number(spec.id, Part::Table);
+        for (number, column) in (1_i64..).zip(columns) {
+            rows.push(attribute(oid, number, &column.name, (column.ty.oid(), column.ty.typmod()), false));
         }
     }
     for relation in listed() {

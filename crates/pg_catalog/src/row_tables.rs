@@ -662,12 +662,12 @@ pub(crate) fn constraint_definition(
         Constraint::Check(check) => {
             let condition = compiled::deparse::condition(&check.condition, table);
             let condition = if short { compiled::deparse::pretty(&condition) } else { condition };
+            let condition = names::expression(facts, &condition);
             format!("CHECK ({condition}){}", if check.not_valid { " NOT VALID" } else { "" })
         }
         Constraint::Foreign(key) => {
             let own = column_list(table, &key.columns);
             let Some(parent) = facts.catalog.row_table_by_id(key.table) else { return String::new() };
-            let condition = names::expression(facts, &condition);
             let name = names::relation_name(facts, Class::Rows(parent));
             let referred = column_list(parent, &key.referred);
             let on = |event: &str, action: Referential| match action {

@@ -2,7 +2,7 @@
 
 use catalog::{TypeId, builtin};
 use engine::Catalog;
-use model::{Domain, DomainCheck, RowColumn, TableId, TypeSpec, TypeSpecRef, UserType, user_types};
+use model::{Attribute, Domain, DomainCheck, RowColumn, TableId, TypeSpec, TypeSpecRef, UserType, user_types};
 
 use crate::cells::{Cell, Row, row};
 use crate::facts::StatementFacts;
@@ -21,7 +21,11 @@ pub(crate) fn types(facts: &StatementFacts) -> Vec<Row> {
         let (name, schema) = (spec.name.table.as_str(), oids::of_schema(&spec.name.schema));
         let array = builtin().array_of(TypeId(spec.oid)).map_or(0, |array| array.0);
         match &spec.kind {
-            UserType::Domain(domain) => rows.push(domain_row(spec, domain, array)),
+            UserType::Domain(domain) => rows.push(domain_row(facts, spec, domain, array)),
+            UserType::Composite(_) => {
+                let relation = oids::of_number(spec.id, Part::Table);
+                rows.push(relations::type_row((spec.oid, name, schema), ("c", "C", -1), (relation, 0, array)));
+            }
             UserType::Enum(_) => {
                 rows.push(relations::type_row((spec.oid, name, schema), ("e", "E", 4), (0, 0, array)));
             }
@@ -64,6 +68,32 @@ fn domain_row(facts: &StatementFacts, spec: &TypeSpec, domain: &Domain, array: O
 fn default(domain: &Domain) -> Option<String> {
     let column = RowColumn { default: domain.default.clone(), ..RowColumn::new("value", domain.base) };
     compiled::deparse::default(&column)
+}
+
+/// The composite types, each with its attributes.
+pub(crate) fn composites(facts: &StatementFacts) -> impl Iterator<Item = (&TypeSpecRef, &[Attribute])> {
+    facts.catalog.types().filter_map(|spec| Some((spec, spec.attributes()?)))
+}
+
+/// Rows of `pg_class` for composite types.
+pub(crate) fn classes(facts: &StatementFacts) -> Vec<Row> {
+    let class = |(spec, attributes): (&TypeSpecRef, &[Attribute])| {
+        row! {
+            oid: oids::of_number(spec.id, Part::Table),
+            relname: spec.name.table.as_str(),
+            relnamespace: oids::of_schema(&spec.name.schema),
+            reltype: spec.oid,
+            relowner: oids::ROLE,
+            relhasindex: false,
+            relpersistence: "p",
+            relkind: "c",
+            relnatts: attributes.len() as i64,
+            relispopulated: true,
+            relreplident: "n",
+            tableoid: 1259,
+        }
+    };
+    composites(facts).map(class).collect()
 }
 
 /// Rows of `pg_enum`.
@@ -123,6 +153,7 @@ pub(crate) fn constraints(facts: &StatementFacts) -> Vec<Row> {
 pub(crate) fn constraint_definition(facts: &StatementFacts, oid: Oid, short: bool) -> Option<String> {
     let (_, domain, check) = checks(&facts.catalog).find(|(spec, _, check)| check_oid(spec, check) == oid)?;
     let condition = compiled::deparse::domain_condition(&check.condition, domain.base, short);
+    let condition = names::expression(facts, &condition);
     let not_valid = if check.is_valid { "" } else { " NOT VALID" };
     Some(format!("CHECK ({condition}){not_valid}"))
 }
@@ -153,7 +184,6 @@ pub(crate) fn standard_domains(facts: &StatementFacts) -> Vec<Row> {
         "collation_catalog",
         "collation_schema",
         "collation_name",
-    let condition = names::expression(facts, &condition);
         "numeric_precision",
         "numeric_precision_radix",
         "numeric_scale",

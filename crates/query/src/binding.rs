@@ -192,6 +192,8 @@ pub(crate) fn data_type(context: &Arc<StatementContext>, name: &ast::TypeName) -
 /// # Errors
 /// 42846 and others if there is none.
 pub(crate) fn assigned(context: &Arc<StatementContext>, from: TypeId, to: TypeId, typmod: i32) -> Result<scalar::Expr> {
+    // A text without a type, as it is within a row.
+    let from = if from == TypeId::UNKNOWN { TypeId::TEXT } else { from };
     let value = scalar::Expr::new(scalar::ExprKind::Parameter(0), from, scalar::Place(0));
     binder::assigned(&Tables::new(context), value, to, typmod)
 }
@@ -203,18 +205,18 @@ const PG_NOTIFY: u32 = 3_036;
 /// before its first row goes out.
 pub(crate) fn calls_routines(query: &Query) -> bool {
     let mut found = false;
+    let acts = |function: u32| function >= scalar::FIRST_ROUTINE || function == PG_NOTIFY;
     binder::visit(query, &mut |expr| {
         if let scalar::ExprKind::Call(call, _) = &expr.kind {
-    let acts = |function: u32| function >= scalar::FIRST_ROUTINE || function == PG_NOTIFY;
-            found |= call.function >= scalar::FIRST_ROUTINE;
+            found |= acts(call.function);
         }
     });
     binder::visit_operators(query, &mut |rel| match rel {
         binder::tree::Rel::Functions { functions, .. } => {
-            found |= functions.iter().any(|function| function.call.function >= scalar::FIRST_ROUTINE);
+            found |= functions.iter().any(|function| acts(function.call.function));
         }
         binder::tree::Rel::ProjectSet { sets, .. } => {
-            found |= sets.iter().any(|(_, call, _)| call.function >= scalar::FIRST_ROUTINE);
+            found |= sets.iter().any(|(_, call, _)| acts(call.function));
         }
         _ => {}
     });
@@ -272,7 +274,7 @@ impl Bound {
         &self.parameters
     }
 
-    /// Whether it calls a function of a user.
+    /// As [`calls_routines`].
     pub(crate) fn calls_routines(&self) -> bool {
         calls_routines(&self.query)
     }

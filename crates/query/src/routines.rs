@@ -116,8 +116,13 @@ pub(crate) fn oid_of(id: u32) -> u32 {
     of_table(TableId(id), Part::Table)
 }
 
-/// The columns of the row type with this OID; `None` for another type.
+/// The columns of the row type or composite type with this OID; `None` for another type.
 pub(crate) fn row_shape(ty: u32, catalog: &Catalog) -> Option<Shape> {
+    if user_types::is_composite(ty) {
+        let attributes = catalog.type_by_oid(ty)?.attributes()?;
+        let one = |one: &model::Attribute| (one.name.as_str().into(), TypeId(one.ty.oid()), one.ty.typmod());
+        return Some(attributes.iter().map(one).collect());
+    }
     let (table, Part::RowType) = table_of(ty).filter(|_| !user_types::is_user(ty))? else { return None };
     if let Some(rows) = catalog.row_table_by_id(table) {
         let one = |(_, column): (usize, &model::RowColumn)| {
@@ -194,7 +199,10 @@ pub(crate) fn described(routine: &RoutineSpec, catalog: &Catalog) -> Routine {
             names: inputs.iter().map(|parameter| parameter.name.as_str().into()).collect(),
             defaults: inputs.iter().filter(|parameter| parameter.default.is_some()).count(),
             variadic: variadic.and_then(|parameter| builtin().element_of(TypeId(parameter.ty))),
-            result: if shape.is_some() { TypeId::RECORD } else { value_type(routine.result) },
+            result: match shape.is_some() && !user_types::is_composite(routine.result) {
+                true => TypeId::RECORD,
+                false => value_type(routine.result),
+            },
         },
         defaults: inputs.iter().filter_map(|parameter| parameter.default.as_deref()).map(Box::from).collect(),
         is_strict: routine.is_strict,

@@ -9,7 +9,10 @@
 use model::limits::VALUE_BYTES_MAX;
 use std::sync::Arc;
 
-use model::{Array, ArrayDimension, Datum, Error, Geometry, Numeric, OtherType, Result, SqlState, Storage, Type};
+use model::{
+    Array, ArrayDimension, Attribute, Datum, Error, Geometry, Numeric, OtherType, Record, Result, SqlState, Storage,
+    Type, user_types,
+};
 
 /// Microseconds per day.
 const DAY_MICROS: i64 = 86_400_000_000;
@@ -93,6 +96,13 @@ fn of_other(ty: OtherType, datum: Datum<'_>) -> Result<Datum<'_>> {
             check_dimensions(array)?;
         }
         (Datum::Text(text), None) if is_value_of(ty.oid, &datum) => check_length(text.len())?,
+        // The type has the names.
+        (Datum::Record(record), None) if is_composite_value(ty.oid, record) => {
+            check_length(datum.heap_size())?;
+            if record.names.is_some() {
+                return Ok(Datum::Record(Arc::new(Record { names: None, ..Record::clone(record) })));
+            }
+        }
         (_, None) if is_value_of(ty.oid, &datum) => check_length(datum.heap_size())?,
         _ => return Err(mismatch(Type::Other(ty), &datum)),
     }
@@ -132,7 +142,30 @@ fn is_value_of(oid: u32, datum: &Datum<'_>) -> bool {
         Datum::Oid(_) => {
             matches!(Type::from_oid(oid, -1), Some(Type::Other(other)) if other.storage() == Storage::Oid)
         }
-        Datum::Record(_) | Datum::Null => false,
+        Datum::Record(record) => is_composite_value(oid, record),
+        Datum::Null => false,
+    }
+}
+
+/// Whether a row has the columns of the composite type with this OID.
+fn is_composite_value(oid: u32, record: &Record<'_>) -> bool {
+    let Some(attributes) = user_types::attributes(oid) else { return false };
+    let is_value = |(attribute, (ty, value)): (&Attribute, (&u32, &Datum<'_>))| {
+        attribute.ty.oid() == *ty && (value.is_null() || is_of(attribute.ty, value))
+    };
+    attributes.len() == record.values.len()
+        && attributes.iter().zip(record.types.iter().zip(&record.values)).all(is_value)
+}
+
+/// Whether a value that is not NULL has the representation of a type.
+fn is_of(ty: Type, value: &Datum<'_>) -> bool {
+    let element = if let Type::Other(other) = ty { other.element() } else { None };
+    match (element, value) {
+        (Some(element), Datum::Array(array)) => {
+            array.element == element.oid() && array.items.iter().all(|item| item.is_null() || is_of(element, item))
+        }
+        (Some(_), _) => false,
+        (None, value) => is_value_of(ty.oid(), value),
     }
 }
 

@@ -423,7 +423,7 @@ impl IndexData {
         }
     }
 
-    /// Appends the key of a row; true if equal keys are allowed, because one of its columns is NULL. Appends nothing for
+    /// Appends the key of a row; true if equal keys are allowed, because one of its columns is NULL and NULLs are distinct. Appends nothing for
     /// a row that a partial index leaves out.
     ///
     /// # Errors

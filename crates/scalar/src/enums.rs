@@ -41,7 +41,11 @@ fn numbers(arguments: &[Datum<'_>]) -> Result<[u32; 2]> {
     }
 }
 
-fn spec_of(ty: TypeId, ctx: &Context<'_>) -> Result<TypeSpecRef> {
+/// The definition of a user type.
+///
+/// # Errors
+/// 42704 if it was dropped.
+pub(crate) fn spec_of(ty: TypeId, ctx: &Context<'_>) -> Result<TypeSpecRef> {
     let found = match &ctx.session.objects {
         Some(objects) => objects.user_type(ty.0),
         None => user_types::find(ty.0),

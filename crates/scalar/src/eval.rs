@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use catalog::{TypeId, builtin};
 use model::{Array, ArrayDimension, Datum, Error, Record, Result, SqlState};
 
+use crate::composite;
 use crate::context::{Context, FIRST_ROUTINE};
 use crate::expr::{BooleanTest, Call, Comparison, DomainTest, Expr, ExprKind, SqlValue, Subscript};
 use crate::registry;
@@ -102,7 +103,13 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
             ExprKind::Parameter(parameter) => self.row.parameter(*parameter),
             ExprKind::Call(call, arguments) => self.call(call, arguments)?,
             ExprKind::ViaText(of) => self.via_text(self.eval(of)?, of.ty, expr)?,
-            ExprKind::Relabel(of) => relabeled(self.eval(of)?, expr.ty),
+            ExprKind::Relabel(of) => {
+                let value = self.eval(of)?;
+                match expr.ty == TypeId::RECORD {
+                    true => composite::named(value, of.ty),
+                    false => relabeled(value, expr.ty),
+                }
+            }
             ExprKind::Domain(of, test) => domain_value(self.eval(of)?, test, self.ctx)?,
             ExprKind::Elements(pair) => self.elements(&pair[0], &pair[1], expr.ty)?,
             ExprKind::Placeholder => self.placeholder.cloned().unwrap_or_default(),
@@ -307,6 +314,7 @@ impl<'a, R: Row<'a> + ?Sized> Evaluation<'_, 'a, R> {
             let (low, high) = match subscript {
                 Subscript::Index(index) => (Some(1), number(index)?),
                 Subscript::Slice(low, high) => (bound(low, first)?, bound(high, first + i64::from(of.length) - 1)?),
+                Subscript::Field(_) => return Err(Error::bug("a field of an array")),
             };
             let (Some(low), Some(high)) = (low, high) else { return Ok(Datum::Null) };
             bounds.push((low, high));

@@ -163,13 +163,15 @@ pub enum ExprKind {
     Subquery(Box<Subquery>),
 }
 
-/// A subscript: an index, or the bounds of a slice.
+/// A subscript: an index, or the bounds of a slice; in an assignment also a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Subscript {
     /// `[n]`
     Index(Expr),
     /// `[n:m]`
     Slice(Option<Expr>, Option<Expr>),
+    /// The place of an attribute of a composite type.
+    Field(usize),
 }
 
 /// A test of a boolean.
@@ -330,6 +332,7 @@ macro_rules! operands {
                         match subscript {
                             Subscript::Index(index) => each(index),
                             Subscript::Slice(low, high) => low.$iter().chain(high).for_each(&mut *each),
+                            Subscript::Field(_) => {}
                         }
                     }
                 }

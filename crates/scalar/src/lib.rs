@@ -25,6 +25,7 @@ mod typmod;
 pub mod value;
 
 mod arrays;
+mod composite;
 mod enums;
 mod geometry;
 mod misc;
@@ -44,8 +45,8 @@ pub use expr::{
     BooleanTest, Call, Comparison, DomainTest, Expr, ExprKind, Place, SqlValue, Subquery, SubqueryKind, Subscript,
 };
 pub use numbers::hash::hash_extended_of as hash_extended;
-pub use objects::Objects;
 pub use numbers::{FloatMoments, Pairs, continuous_percentile, moment_statistic, pair_statistic};
+pub use objects::Objects;
 pub use receive::receive;
 pub use registry::{
     Accumulator, aggregate, compare, function, has_function, has_type, input, output, set_function, shown,

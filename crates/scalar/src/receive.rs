@@ -9,6 +9,7 @@ use model::{
 };
 
 use crate::arrays::DIMENSIONS_MAX;
+use crate::composite;
 use crate::context::Context;
 use crate::ranges;
 use crate::registry;
@@ -90,6 +91,7 @@ fn receive_at<'a>(bytes: &'a [u8], ty: TypeId, ctx: &Context<'a>, depth: usize) 
                 }
                 ranges::multirange_of(&items)?
             }
+            (_, Some(catalog::TypeKind::Composite)) => input.composite(ctx, depth)?,
             (Some(element), _) => input.array_of(element, ctx, depth)?,
             _ => {
                 let text = format!("no binary input for type {}", builtin().type_name(ty));
@@ -126,6 +128,40 @@ impl<'a> Input<'a> {
 
     fn i64(&mut self) -> Result<i64> {
         Ok(i64::from_be_bytes(self.array()?))
+    }
+
+    /// A row: its columns with their types.
+    fn composite(&mut self, ctx: &Context<'a>, depth: usize) -> Result<Datum<'a>> {
+        let attributes = composite::attributes(self.ty, ctx)?;
+        let (count, wanted) = (self.count()?, attributes.len());
+        if count != wanted {
+            let text = format!("wrong number of columns: {count}, expected {wanted}");
+            return Err(Error::new(SqlState::DATATYPE_MISMATCH, text));
+        }
+        let mut values = Vec::with_capacity(count);
+        for (at, attribute) in attributes.iter().enumerate() {
+            let (given, wanted) = (TypeId(self.i32()?.cast_unsigned()), TypeId(attribute.ty.oid()));
+            if given != wanted {
+                let name = |ty: TypeId| builtin().type_name(ty);
+                let text = format!(
+                    "binary data has type {given} ({}) instead of expected {wanted} ({}) in record column {}",
+                    name(given),
+                    name(wanted),
+                    at + 1
+                );
+                return Err(Error::new(SqlState::DATATYPE_MISMATCH, text));
+            }
+            let value = match self.i32()? {
+                -1 => Datum::Null,
+                length => {
+                    let length = usize::try_from(length).map_err(|_| malformed(self.ty))?;
+                    let value = receive_at(self.take(length)?, wanted, ctx, depth + 1)?;
+                    composite::fitted(value, attribute.ty, ctx)?
+                }
+            };
+            values.push(value);
+        }
+        Ok(composite::value(&attributes, values))
     }
 
     /// A length or a number of parts.

@@ -219,7 +219,11 @@ pub fn has_type(ty: TypeId) -> bool {
 /// # Errors
 /// 22P02 and others for text that is not a value of the type; 0A000 for types without values.
 pub fn input<'a>(text: &str, ty: TypeId, typmod: i32, ctx: &Context<'a>) -> Result<Datum<'a>> {
-    (support(ty)?.input)(text, builtin().base_type(ty), typmod, ctx)
+    let support = support(ty)?;
+    let base = builtin().base_type(ty);
+    // The text of a row does not say the types of its columns.
+    let is_composite = model::user_types::is_composite(base.0);
+    (if is_composite { crate::composite::input } else { support.input })(text, base, typmod, ctx)
 }
 
 /// Appends the text of a value; NULL has none.

@@ -13,6 +13,7 @@
 
 mod alter;
 mod column;
+mod composite;
 mod create;
 mod draft;
 mod drop;
@@ -236,6 +237,8 @@ pub fn define(statement: &Statement, catalog: &dyn Catalog, session: Session<'_>
             _ => Ok(None),
         },
         Statement::CreateEnum(create) => user_types::create_enum(create, catalog).map(Some),
+        Statement::CreateCompositeType(create) => composite::create(create, catalog, session).map(Some),
+        Statement::AlterType(alter) => composite::alter(alter, catalog, session),
         Statement::AlterEnum(alter) => user_types::alter_enum(alter, catalog).map(Some),
         Statement::CreateDomain(create) => user_types::create_domain(create, catalog, session).map(Some),
         Statement::AlterDomain(alter) => user_types::alter_domain(alter, catalog, session).map(Some),

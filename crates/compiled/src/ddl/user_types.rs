@@ -14,7 +14,7 @@ use rustc_hash::FxHashSet;
 use super::draft::Draft;
 use super::expressions::{self, Default};
 use super::table_work::{Condition, Work};
-use super::{Catalog, Change, Definition, Notice, alter, column, names, types};
+use super::{Catalog, Change, Definition, Notice, alter, column, composite, names, types};
 use crate::expr::{Expr as Lowered, Value};
 use crate::statement::Session;
 use crate::stored_expressions::{domain_check, named_type};
@@ -67,7 +67,7 @@ pub fn row_type(name: &Name, catalog: &dyn Catalog) -> Option<String> {
     (catalog.table(&relation).is_some() || catalog.is_other(&relation)).then(|| format!("table {shown}"))
 }
 
-fn found(name: &Name, catalog: &dyn Catalog) -> Result<TypeSpecRef> {
+pub(super) fn found(name: &Name, catalog: &dyn Catalog) -> Result<TypeSpecRef> {
     find_type(name, catalog).ok_or_else(|| no_type(name))
 }
 
@@ -245,6 +245,9 @@ pub(super) fn rename(rename: &ast::Rename, catalog: &dyn Catalog) -> Result<Opti
             domain.checks[at].name = rename.to.to_string();
             sort(domain);
         }
+        Some(RenamePart::Attribute(from)) => {
+            return composite::rename(name, (from, &rename.to), rename.behavior, catalog).map(Some);
+        }
         Some(_) => return Ok(None),
     }
     // Messages of checks have the name of the domain.
@@ -336,6 +339,9 @@ pub(super) fn create_domain(
     }
     if let Some(collation) = &create.collation {
         column::check_collation(collation, declared.ty)?;
+    }
+    if user_types::is_composite(declared.ty.oid() & !1) {
+        return Err(Error::unsupported("domains over composite types are not supported"));
     }
     let over = declared.domain.unwrap_or(0);
     if user_types::is_array(over) {

@@ -481,6 +481,7 @@ impl<'q> Lowering<'q> {
                     }
                     StepKind::Slice(low.is_some(), high.is_some())
                 }
+                Subscript::Field(at) => StepKind::Field(*at),
             });
         }
         self.parts.asks |= Asks::Facts;

@@ -646,7 +646,7 @@ fn cast_to(what: Expr, to: Type) -> Expr {
 
 /// Whether IS NULL asks for the value itself, and not for the columns of a row.
 fn is_no_row(ty: TypeId) -> bool {
-    Type::from_oid(ty.0, -1).is_some()
+    Type::from_oid(ty.0, -1).is_some() && !user_types::is_composite(ty.0)
 }
 
 /// Whether values of both types have one representation, none of which is text.

@@ -145,8 +145,9 @@ impl<'a> Source<'a> {
         if self.includes(LikeOption::Indexes) {
             let primary = rows.primary.iter().map(|key| format!("PRIMARY KEY ({})", column_list(rows, &key.columns)));
             let unique = rows.secondary.iter().filter(|index| index.constraint);
-            let unique =
-                unique.map(|index| format!("UNIQUE ({}){}", column_list(rows, &index.columns), included(rows, index)));
+            let unique = unique.map(|index| {
+                format!("UNIQUE{} ({}){}", nulls(index), column_list(rows, &index.columns), included(rows, index))
+            });
             elements.extend(primary.chain(unique));
         }
         elements
@@ -164,7 +165,8 @@ impl<'a> Source<'a> {
             let predicate = index.predicate.and_then(|at| rows.columns[at].generated.as_ref());
             let filter = predicate.map_or_else(String::new, |predicate| format!(" WHERE {predicate}"));
             let (keys, include) = (keys.join(", "), included(rows, index));
-            format!("CREATE {unique}INDEX ON {target}{method} ({keys}){include}{filter}")
+            let nulls = nulls(index);
+            format!("CREATE {unique}INDEX ON {target}{method} ({keys}){include}{nulls}{filter}")
         };
         plain.map(statement).collect()
     }
@@ -187,12 +189,12 @@ fn key(rows: &RowSchema, index: &model::RowIndex, at: usize) -> String {
     text
 }
 
-/// INCLUDE of an index, if it has any columns.
-fn included(rows: &RowSchema, index: &model::RowIndex) -> String {
 fn nulls(index: &model::RowIndex) -> &'static str {
     if index.nulls_not_distinct { " NULLS NOT DISTINCT" } else { "" }
 }
 
+/// INCLUDE of an index, if it has any columns.
+fn included(rows: &RowSchema, index: &model::RowIndex) -> String {
     if index.include.is_empty() { String::new() } else { format!(" INCLUDE ({})", column_list(rows, &index.include)) }
 }
 

@@ -1,11 +1,13 @@
-//! DROP TYPE and DROP DOMAIN. With CASCADE, views, columns, constraints, defaults and domains are dropped one after the other.
+//! DROP TYPE and DROP DOMAIN. With CASCADE, views, columns, attributes, constraints, defaults and domains are dropped one after the other.
+
+use std::sync::Arc;
 
 use model::{Error, PartitionKeySource, Result, SqlState, TableName, TypeSpec, TypeSpecRef, user_types};
 use parser::ast::{Drop, DropBehavior, Name, ObjectKind, ObjectName, Statement};
 
+use super::routine::define as routines;
 use super::rows;
 use crate::errors::locate;
-use super::routine::define as routines;
 use crate::result::Outcome;
 use crate::session::Session;
 use crate::statement::{Command, Parsed, parse};
@@ -83,6 +85,17 @@ enum Dependent {
     Index(TableName),
     View(TableName),
     Domain(TypeSpecRef),
+    /// A function or procedure, by its number, and as messages name it.
+    Routine(u32, String),
+    /// An attribute of a composite type, by the names of both.
+    Attribute(TableName, String),
+}
+
+/// How an object is dropped.
+enum Removal {
+    Statement(String),
+    /// A routine, by its number.
+    Routine(u32),
 }
 
 impl Dependent {
@@ -97,14 +110,16 @@ impl Dependent {
             Dependent::Index(index) => format!("index {}", index.table),
             Dependent::View(view) => format!("view {}", view.table),
             Dependent::Domain(other) => format!("type {}", other.name.table),
+            Dependent::Routine(_, shown) => shown.clone(),
+            Dependent::Attribute(other, name) => format!("column {name} of composite type {}", other.table),
         };
         (own, ty)
     }
 
-    /// The statement that drops the object with all that depends on it.
-    fn drop(&self) -> String {
+    /// How the object is dropped with all that depends on it.
+    fn removal(&self) -> Removal {
         let of_table = |table: &TableName, action: String| format!("ALTER TABLE {} {action}", qualified(table));
-        match self {
+        Removal::Statement(match self {
             Dependent::Table(table) => format!("DROP TABLE {} CASCADE", qualified(table)),
             Dependent::Column(table, column) => of_table(table, format!("DROP COLUMN {} CASCADE", quoted(column))),
             Dependent::Default(table, column) => {
@@ -114,7 +129,11 @@ impl Dependent {
             Dependent::Index(index) => format!("DROP INDEX {} CASCADE", qualified(index)),
             Dependent::View(view) => format!("DROP VIEW IF EXISTS {} CASCADE", qualified(view)),
             Dependent::Domain(other) => format!("DROP DOMAIN {} CASCADE", qualified(&other.name)),
-        }
+            Dependent::Routine(id, _) => return Removal::Routine(*id),
+            Dependent::Attribute(other, name) => {
+                format!("ALTER TYPE {} DROP ATTRIBUTE {} CASCADE", qualified(other), quoted(name))
+            }
+        })
     }
 }
 
@@ -182,7 +201,18 @@ fn dependents(session: &mut Session, spec: &TypeSpec) -> Vec<(Dependent, bool)> 
             found.push((Dependent::View(view.name.clone()), false));
         }
     }
+    for routine in catalog.routines().filter(|routine| routine.types().any(|ty| ty & !1 == spec.oid)) {
+        let what = if routine.is_procedure { "procedure" } else { "function" };
+        let shown = format!("{what} {}", routines::shown(routine, catalog));
+        found.push((Dependent::Routine(routine.id, shown), false));
+    }
     for other in catalog.types() {
+        for attribute in other.attributes().unwrap_or_default() {
+            if attribute.ty.oid() & !1 == spec.oid {
+                let dependent = Dependent::Attribute(other.name.clone(), attribute.name.clone());
+                found.push((dependent, user_types::is_array(attribute.ty.oid())));
+            }
+        }
         let Some(domain) = other.domain() else { continue };
         let constrains = domain.over == spec.oid || domain.base.oid() & !1 == spec.oid && domain.over == 0;
         let names = domain.default.iter().chain(domain.checks.iter().map(|check| &check.condition)).any(is_named);
@@ -211,7 +241,15 @@ pub(super) async fn drop_one(session: &mut Session, parsed: &Parsed, spec: &Type
         if !self::dependents(session, spec).iter().any(|(left, _)| left == dependent) {
             continue;
         }
-        let sql = dependent.drop();
+        let sql = match dependent.removal() {
+            Removal::Statement(sql) => sql,
+            Removal::Routine(id) => {
+                let routine = session.newest().catalog().routine_by_id(id).map(Arc::clone);
+                let routine = routine.ok_or_else(|| Error::bug("a function that was dropped"))?;
+                Box::pin(routines::drop_one(session, parsed, &routine, true)).await?;
+                continue;
+            }
+        };
         let statement = parse(&sql)?.into_iter().next().ok_or_else(|| Error::bug("no statement"))?.without_place();
         let Command::Definition(change) = &statement.0.command else { return Err(Error::bug("no definition")) };
         match change {

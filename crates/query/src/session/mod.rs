@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use engine::{Isolation, Snapshot, Txn};
 use model::{Error, Lsn, Result, SqlState, TableId};
+use parking_lot::Mutex;
 use parser::ast::OnCommit;
 use pg_catalog::facts::Signal;
 use relational::files::{FileAccess, Source};
@@ -42,8 +43,8 @@ use self::cursors::Cursors;
 use self::database::Database;
 use self::facts::facts;
 use self::modes::Modes;
-use crate::encode::TextReader;
 use self::notifications::{Notification, Outbox, SharedOutbox, Wake};
+use crate::encode::TextReader;
 use crate::routines::RoutineCalls;
 use crate::settings::{Settings, Timeouts};
 use crate::statement::Statement;
@@ -73,9 +74,9 @@ pub struct Session {
     /// Whether a statement is planned again that the row executor runs.
     pub(crate) keeps_executor: bool,
     pub(crate) advisory: Held,
-    /// The cursor of the last statement, if that was a FETCH, and whether all its rows were fetched.
     /// Channels that it listens to, and notifications of its transaction.
     pub(crate) outbox: SharedOutbox,
+    /// The cursor of the last statement, if that was a FETCH, and whether all its rows were fetched.
     pub(crate) fetching: Option<(String, Arc<AtomicBool>)>,
     /// Plans and runs what the row executor does not; made by the first statement that needs it.
     executor: Option<Executor>,
@@ -108,9 +109,9 @@ pub struct Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.roll_back();
-        if self.settings.temporary().is_some() {
         // A result that is still read may share it.
         self.outbox.lock().close();
+        if self.settings.temporary().is_some() {
             temporary::drop_all_later(&self.database, &self.user, &self.settings);
         }
     }
@@ -132,8 +133,8 @@ impl Session {
         let user: Arc<str> = user.into();
         let env = Arc::clone(database.engine().env());
         let advisory = Held::new(database.advisory().clone(), pid);
-        let stop = Arc::new(StopFlag::new(env));
         let outbox = Arc::new(Mutex::new(Outbox::new(database.channels().clone(), pid)));
+        let stop = Arc::new(StopFlag::new(env));
         let now_ns = database.engine().env().now_ns();
         let entered = database.sessions().enter(pid, &user, now_ns, Arc::clone(&stop));
         Session {
@@ -152,8 +153,8 @@ impl Session {
             on_commit: Vec::new(),
             keeps_executor: false,
             advisory,
-            fetching: None,
             outbox,
+            fetching: None,
             executor: None,
             pending: Pending::default(),
             input: None,
@@ -183,7 +184,6 @@ impl Session {
         self.entered.on_signal(Box::new(on_signal));
     }
 
-    /// Text of the running statement, or of the last one.
     /// Lets the session LISTEN. `on_wake` is called by other sessions, and must not block: take the notifications when the
     /// session is idle.
     pub fn on_wake(&mut self, on_wake: impl Fn(Wake) + Send + Sync + 'static) {
@@ -205,6 +205,7 @@ impl Session {
         self.outbox.lock().received(bytes)
     }
 
+    /// Text of the running statement, or of the last one.
     #[must_use]
     pub fn statement_text(&self) -> Option<String> {
         self.entered.statement_text()
@@ -298,8 +299,8 @@ impl Session {
             cursors: self.cursors.listed(),
             sessions: self.entered.sessions().clone(),
             pending: Arc::clone(&self.pending),
-            routines: Arc::new(RoutineCalls::new(catalog, Arc::clone(&self.settings))),
             outbox: Arc::clone(&self.outbox),
+            routines: Arc::new(RoutineCalls::new(catalog, Arc::clone(&self.settings))),
             files: FileAccess { root: self.database.files().cloned(), input: self.input.clone() },
         })
     }

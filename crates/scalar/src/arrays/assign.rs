@@ -6,6 +6,7 @@ use catalog::{TypeId, builtin};
 use model::{Array, ArrayDimension, Datum, Error, Result, SqlState};
 
 use super::{ARRAY_SUBSCRIPT, DIMENSIONS_MAX, NULL_NOT_ALLOWED, check_size, element_count, too_many_dimensions};
+use crate::composite;
 use crate::context::Context;
 
 /// A subscript of an assignment, with its values.
@@ -15,6 +16,8 @@ pub enum Part<'a> {
     Index(Datum<'a>),
     /// `[low:high]`, whose bounds may be missing.
     Slice(Option<Datum<'a>>, Option<Datum<'a>>),
+    /// The place of an attribute of a composite type, in front of subscripts of the attribute.
+    Field(usize),
 }
 
 fn subscript_error(text: &str) -> Error {
@@ -31,7 +34,7 @@ fn number(of: &Datum<'_>) -> Result<i64> {
 
 /// The value of a column after `target[…] = value`.
 ///
-/// - `ty`: type of the column: an array, or `jsonb`.
+/// - `ty`: type of the column: an array, `jsonb`, or a composite type.
 ///
 /// # Errors
 /// 2202E for subscripts that the array cannot have; 22004 for a NULL subscript; 54000 for an array that becomes too long;
@@ -43,12 +46,15 @@ pub fn assign_part<'a>(
     value: Datum<'a>,
     ctx: &Context<'a>,
 ) -> Result<Datum<'a>> {
+    if let Some((Part::Field(at), rest)) = parts.split_first() {
+        return field_assigned(target, ty, (*at, rest), value, ctx);
+    }
     if ty == TypeId::JSONB {
         let keys: Vec<Datum<'_>> = parts
             .iter()
             .map(|part| match part {
                 Part::Index(key) => key.clone(),
-                Part::Slice(..) => Datum::Null,
+                Part::Slice(..) | Part::Field(_) => Datum::Null,
             })
             .collect();
         return crate::json::assign(&target, &keys, &value, ctx);
@@ -66,6 +72,29 @@ pub fn assign_part<'a>(
         false => element_assigned(&array, parts, value, ctx)?,
     };
     Ok(Datum::Array(Arc::new(assigned)))
+}
+
+/// The row with another value of a field, or of a part of the field. NULL becomes a row of NULLs.
+fn field_assigned<'a>(
+    target: Datum<'a>,
+    ty: TypeId,
+    (at, rest): (usize, &[Part<'a>]),
+    value: Datum<'a>,
+    ctx: &Context<'a>,
+) -> Result<Datum<'a>> {
+    let attributes = composite::attributes(ty, ctx)?;
+    let mut values = match &target {
+        Datum::Record(record) => record.values.to_vec(),
+        _ => vec![Datum::Null; attributes.len()],
+    };
+    let (Some(attribute), Some(slot)) = (attributes.get(at), values.get_mut(at)) else {
+        return Err(Error::bug("a field that the type lacks"));
+    };
+    *slot = match rest {
+        [] => value,
+        rest => assign_part(std::mem::take(slot), TypeId(attribute.ty.oid()), rest, value, ctx)?,
+    };
+    Ok(composite::value(&attributes, values))
 }
 
 fn element_assigned<'a>(
@@ -144,6 +173,7 @@ fn slice_assigned<'a>(
             // An index in a slice is its upper bound.
             Part::Index(index) => (Some(1), Some(number(index)?)),
             Part::Slice(low, high) => (bound(low)?, bound(high)?),
+            Part::Field(_) => return Err(Error::bug("a field of an array")),
         });
     }
     let Datum::Array(source) = value else { return Ok(array.clone()) };

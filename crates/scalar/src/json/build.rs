@@ -40,11 +40,11 @@ pub(super) fn array_to_json<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context
     Ok(ctx.text(&out))
 }
 
-pub(super) fn row_to_json<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
+pub(super) fn row_to_json<'a>(arguments: &[Datum<'a>], call: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
     let Datum::Record(record) = &arguments[0] else { return Err(Error::bug("row_to_json of no row")) };
     let line = if bool(arguments, 1, false)? { LINE } else { "" };
     let mut out = String::new();
-    write_record(&mut out, record, Form::Json, line, ctx)?;
+    write_record(&mut out, (record, type_at(call, 0)), Form::Json, line, ctx)?;
     Ok(ctx.text(&out))
 }
 

@@ -8,6 +8,7 @@ use model::{Array, Datum, Error, Record, Result, SqlState};
 use super::moment::{date_text, timestamp_text, timestamptz_text};
 use super::text::write_string;
 use super::tree::{Json, canonical_number, check_string};
+use crate::composite::column_name;
 use crate::context::Context;
 use crate::registry;
 
@@ -50,7 +51,7 @@ pub(super) fn write_value(
         Datum::Float4(number) if number.is_finite() => write_number(out, value, ty, form, ctx)?,
         Datum::Float8(number) if number.is_finite() => write_number(out, value, ty, form, ctx)?,
         Datum::Array(array) => write_array(out, array, form, "", ctx)?,
-        Datum::Record(record) => write_record(out, record, form, "", ctx)?,
+        Datum::Record(record) => write_record(out, (record, ty), form, "", ctx)?,
         Datum::Text(text) => match (builtin().base_type(ty), form) {
             (TypeId::JSON, Form::Jsonb) => Json::parse(text, ctx.arena)?.write(out),
             (TypeId::JSON | TypeId::JSONB, _) => out.push_str(text),
@@ -119,10 +120,27 @@ fn write_dimension(
     Ok(())
 }
 
-/// Appends a row as an object.
+/// Appends a row, with its type, as an object: a `jsonb` one with its keys in order, each once.
 pub(super) fn write_record(
     out: &mut String,
-    record: &Record<'_>,
+    row: (&Record<'_>, TypeId),
+    form: Form,
+    line: &str,
+    ctx: &Context<'_>,
+) -> Result<()> {
+    if form == Form::Json {
+        return write_fields(out, row, form, line, ctx);
+    }
+    let mut fields = String::new();
+    write_fields(&mut fields, row, form, line, ctx)?;
+    Json::parse(&fields, ctx.arena)?.write(out);
+    Ok(())
+}
+
+/// Appends a row as an object with its columns in order.
+fn write_fields(
+    out: &mut String,
+    (record, row_type): (&Record<'_>, TypeId),
     form: Form,
     line: &str,
     ctx: &Context<'_>,
@@ -134,12 +152,7 @@ pub(super) fn write_record(
             out.push_str(form.comma());
             out.push_str(line);
         }
-        match record.names.as_ref().and_then(|names| names.get(at)) {
-            Some(name) => write_string(out, name),
-            None => {
-                let _ = write!(out, "\"f{}\"", at + 1);
-            }
-        }
+        write_string(out, &column_name(record, row_type, at));
         out.push_str(form.colon());
         write_value(out, value, ty, form, ctx)?;
     }

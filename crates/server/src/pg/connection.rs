@@ -146,7 +146,7 @@ impl<'a> Connection<'a> {
 
     /// Processes messages until the client disconnects or cannot be served any more.
     pub(super) async fn run(&mut self) -> Result<(), Lost> {
-        self.ready();
+        self.ready()?;
         if *self.stops.phase.borrow() != Phase::Running {
             return Err(shutting_down());
         }
@@ -204,7 +204,7 @@ impl<'a> Connection<'a> {
         self.idle = false;
         self.turn = Instant::now();
         match message {
-            Err(Lost::Gone) if self.is_stopping() => Err(shutting_down()),
+            Err(Lost::Gone) if self.is_stopping() => Err(self.ended()),
             message => message,
         }
     }
@@ -260,6 +260,7 @@ impl<'a> Connection<'a> {
         tokio::select! {
             biased;
             () = reached(&mut phase, Phase::Stopping) => Err(shutting_down()),
+            () = terminated => Err(self.ended()),
             flushed = self.wire.flush() => flushed,
             () = expired(client_timeout) => Err(lost()),
         }
@@ -313,7 +314,7 @@ impl<'a> Connection<'a> {
             self.context.log.slow(self.session.pid(), started.elapsed(), self.text_of(frame).as_deref());
         }
         match result {
-            Ok(()) if self.stops.stop.is_terminated() => Err(shutting_down()),
+            Ok(()) if self.stops.stop.is_terminated() => Err(self.ended()),
             Ok(()) => {
                 // Answers within a batch may wait for its end, unless the client sends Flush;
                 // errors are sent at once.
@@ -321,7 +322,7 @@ impl<'a> Connection<'a> {
                 Ok(Next::Message)
             }
             Err(Fault::Lost(lost)) => Err(lost),
-            Err(Fault::Statement(_)) if self.stops.stop.is_terminated() => Err(shutting_down()),
+            Err(Fault::Statement(_)) if self.stops.stop.is_terminated() => Err(self.ended()),
             Err(Fault::Statement(error)) => {
                 self.context.log.failed(self.session.pid(), &error, self.text_of(frame).as_deref());
                 self.report(&error);
@@ -724,16 +725,17 @@ impl<'a> Connection<'a> {
         for (name, value) in self.session.changed_settings() {
             backend::parameter_status(&mut self.wire.output, &name, &value);
         }
-        let status = match self.session.status() {
         if self.session.is_listening() {
             self.send_notifications()?;
         }
+        let status = match self.session.status() {
             TxnStatus::Idle => Status::Idle,
             TxnStatus::InBlock => Status::InTransaction,
             TxnStatus::Failed => Status::Failed,
         };
         backend::ready_for_query(&mut self.wire.output, status);
         self.idle = true;
+        Ok(())
     }
 
     /// Cancellation guard for a statement that starts now.

@@ -155,6 +155,7 @@ fn line(tag: u8, body: &[u8]) -> String {
             };
             format!("{} {}", field(b'C').unwrap_or_default(), field(b'M').unwrap_or_default())
         }
+        b'A' => text(&body[4..]).replace('\0', "="),
         b'S' => text(body).replace('\0', "="),
         b'G' | b'H' => format!("{} {}", body[0], body[2]),
         _ => text(body),

@@ -5,6 +5,7 @@ import sys
 
 import psycopg
 from psycopg import errors, rows
+from psycopg.types.composite import CompositeInfo, register_composite
 
 UTC = dt.timezone.utc
 url = sys.argv[1]
@@ -131,7 +132,6 @@ with psycopg.connect(url, autocommit=True) as connection:
         cursors = [connection.execute("SELECT %s::int8", (n,)) for n in range(20)]
     check([cursor.fetchone()[0] for cursor in cursors], list(range(20)), "pipeline")
 
-print("psycopg: all passed")
 # Notifications arrive when their transaction commits, and composite values become tuples.
 with psycopg.connect(url, autocommit=True) as listener, psycopg.connect(url) as sender:
     listener.execute("LISTEN py")
@@ -153,3 +153,4 @@ with psycopg.connect(url, autocommit=True) as listener, psycopg.connect(url) as 
         cursor = listener.cursor(binary=binary)
         check(cursor.execute("SELECT home FROM py_homes WHERE id = %s", (int(binary),)).fetchone()[0], home, "a row")
 
+print("psycopg: all passed")
