@@ -87,6 +87,7 @@ fn table(history: bool) -> Arc<Table> {
         ],
         next_column_id: ColumnId(3),
         options: TableOptions { history, ..TableOptions::default() },
+        rules: Arc::default(),
     })
 }
 

@@ -198,8 +198,15 @@ impl Batch {
         self.rows.series.iter().position(|series| *series as usize == at).map_or(0, |row| row + 1)
     }
 
+    /// Whether a row has no value in a NOT NULL field.
+    #[must_use]
+    pub fn lacks_values(&self, table: &Table) -> bool {
+        self.check_not_null(table).is_err()
+    }
+
     /// NOT NULL fields must be present in every row, whatever its operation: it may become the
-    /// first version of its row.
+    /// first version of its row. A row that merges may lack fields with a default: its writer puts a row with the defaults
+    /// before it, which is kept if there is none.
     fn check_not_null(&self, table: &Table) -> Result<()> {
         if self.rows.is_empty() {
             return Ok(());
@@ -208,7 +215,10 @@ impl Batch {
             let Some(packed) = self.rows.as_small_batch() else { return false };
             packed.position(column.id).is_some_and(|at| packed.is_full(at))
         };
-        for column in table.field_columns().filter(|column| !column.nullable && !is_full(column)) {
+        let merges = matches!(self.rows.ops.list(), [Op::Merge]);
+        let may_lack = |column: &Column| merges && table.rules.column(column.id).is_some();
+        let required = |column: &&Column| !column.nullable && !may_lack(column) && !is_full(column);
+        for column in table.field_columns().filter(required) {
             match self.rows.column(column.id) {
                 Some(values) if values.null_count() == 0 => {}
                 values => {

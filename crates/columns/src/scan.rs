@@ -142,6 +142,8 @@ pub struct OwnWrites {
     /// Rows and deletes in statement order. A transaction that updates rows it wrote holds several
     /// versions of them.
     pub entries: Pieces<OwnEntry>,
+    /// The version of the table whose constraints all of the rows satisfy; `None` without rows.
+    pub checked: Option<model::TableRef>,
 }
 
 /// One uncommitted write.

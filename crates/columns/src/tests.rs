@@ -36,5 +36,6 @@ pub(crate) fn table_of(keyed: bool, compression: bool) -> TableRef {
         columns,
         next_column_id: ColumnId(5),
         options: TableOptions { partition_length: 100, compression, ..TableOptions::default() },
+        rules: Arc::default(),
     })
 }

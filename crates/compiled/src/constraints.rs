@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use model::{Datum, Error, Result, RowColumn, SqlState, Type};
+use model::{Datum, Error, Result, RowColumn, RowSchema, SqlState, Type};
 use rows::RowTable;
 
-use crate::cast::text_of_column;
+use crate::cast::{Zone, text_of_column};
 use crate::deparse;
 use crate::exec::Run;
 use crate::expr::{Expr, Frame};
@@ -250,12 +250,7 @@ impl Writer {
     }
 
     fn null(&self, column: &RowColumn, values: &[Datum<'_>], run: &Run<'_>) -> Error {
-        let text = format!(
-            "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
-            column.name, self.table.schema.name.table
-        );
-        let error = Error::new(SqlState::NOT_NULL_VIOLATION, text).about_column(&self.table.schema.name, &column.name);
-        error.with_detail(self.failing(values, &run.frame))
+        null_error(&self.table.schema, column).with_detail(self.failing(values, &run.frame))
     }
 
     /// Copies a row to the arena, sets slot `TARGET` to it, and evaluates the CHECK constraints. The constraints of domains hold
@@ -276,13 +271,8 @@ impl Writer {
         for (name, check) in &self.checks.conditions {
             // A CHECK passes if it is NULL.
             if check.eval(&run.frame)? == Datum::Bool(false) {
-                let text = format!(
-                    "new row for relation \"{}\" violates check constraint \"{name}\"",
-                    self.table.schema.name.table
-                );
                 let detail = self.failing(&self.values(row)?, &run.frame);
-                let error = Error::new(SqlState::CHECK_VIOLATION, text).with_detail(detail);
-                return Err(error.about_constraint(&self.table.schema.name, name));
+                return Err(check_error(&self.table.schema, name).with_detail(detail));
             }
         }
         Ok(row)
@@ -305,16 +295,39 @@ impl Writer {
     }
 
     pub(crate) fn failing(&self, values: &[Datum<'_>], frame: &Frame<'_>) -> String {
-        let shown = self.table.schema.shown().map(|(at, _)| self.text(at, &values[at], frame));
-        format!("Failing row contains ({}).", shown.collect::<Vec<_>>().join(", "))
+        failing_row(&self.table.schema, values, frame.ctx.session.zone)
     }
 
     fn text(&self, column: usize, value: &Datum<'_>, frame: &Frame<'_>) -> String {
-        if value.is_null() {
-            return "null".into();
-        }
-        let ty: Type = self.table.schema.columns[column].ty;
-        let text = text_of_column(value, ty, frame.ctx.session.zone);
-        format!("{text}{}", " ".repeat(ty.padding(&text)))
+        shown(value, self.table.schema.columns[column].ty, frame.ctx.session.zone)
     }
+}
+
+/// The detail of an error about a row.
+pub(crate) fn failing_row(schema: &RowSchema, values: &[Datum<'_>], zone: &dyn Zone) -> String {
+    let texts = schema.shown().map(|(at, column)| shown(&values[at], column.ty, zone));
+    format!("Failing row contains ({}).", texts.collect::<Vec<_>>().join(", "))
+}
+
+fn shown(value: &Datum<'_>, ty: Type, zone: &dyn Zone) -> String {
+    if value.is_null() {
+        return "null".into();
+    }
+    let text = text_of_column(value, ty, zone);
+    format!("{text}{}", " ".repeat(ty.padding(&text)))
+}
+
+/// Error 23502, without its detail.
+pub(crate) fn null_error(schema: &RowSchema, column: &RowColumn) -> Error {
+    let text = format!(
+        "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
+        column.name, schema.name.table
+    );
+    Error::new(SqlState::NOT_NULL_VIOLATION, text).about_column(&schema.name, &column.name)
+}
+
+/// Error 23514, without its detail.
+pub(crate) fn check_error(schema: &RowSchema, name: &str) -> Error {
+    let text = format!("new row for relation \"{}\" violates check constraint \"{name}\"", schema.name.table);
+    Error::new(SqlState::CHECK_VIOLATION, text).about_constraint(&schema.name, name)
 }

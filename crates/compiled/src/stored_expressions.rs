@@ -364,7 +364,7 @@ pub(crate) fn key_type(expr: &ast::Expr, table: &Arc<RowTable>, session: &scalar
 }
 
 /// Whether an expression calls functions of users, which have their schemas in stored expressions.
-fn calls_routines(expr: &ast::Expr) -> bool {
+pub(crate) fn calls_routines(expr: &ast::Expr) -> bool {
     struct Calls;
     impl ast::Visitor for Calls {
         type Break = ();

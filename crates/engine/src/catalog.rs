@@ -20,6 +20,8 @@ pub struct Catalog {
     schemas: BTreeSet<String>,
     tables: BTreeMap<TableName, TableRef>,
     by_id: BTreeMap<TableId, TableRef>,
+    /// The `columns` tables with rules, as tables of `rows`.
+    with_rules: BTreeMap<TableId, RowSchemaRef>,
     row_tables: BTreeMap<TableId, RowSchemaRef>,
     sequences: BTreeMap<u32, SequenceRef>,
     views: BTreeMap<u32, ViewRef>,
@@ -78,6 +80,7 @@ impl Default for Catalog {
             schemas: BTreeSet::from(["public".to_owned()]),
             tables: BTreeMap::new(),
             by_id: BTreeMap::new(),
+            with_rules: BTreeMap::new(),
             row_tables: BTreeMap::new(),
             sequences: BTreeMap::new(),
             views: BTreeMap::new(),
@@ -103,6 +106,12 @@ impl Catalog {
     #[must_use]
     pub fn table_by_id(&self, id: TableId) -> Option<&TableRef> {
         self.by_id.get(&id)
+    }
+
+    /// The `columns` tables that have defaults, user types or CHECK constraints, described as tables of `rows`: see
+    /// [`Table::as_row_schema`].
+    pub fn tables_with_rules(&self) -> impl Iterator<Item = &RowSchemaRef> {
+        self.with_rules.values()
     }
 
     /// All `columns` tables, by name.
@@ -500,14 +509,20 @@ impl Catalog {
             .columns_of_type(spec.oid)
             .next()
             .map(|(table, at)| format!("column {} of table {}", table.columns[at].name, table.name.table));
+        let columns_table = || {
+            let has = |table: &&TableRef| table.rules.user_types().any(|oid| oid == spec.oid);
+            Some(format!("table {}", self.by_id.values().find(has)?.name.table))
+        };
         let is_named = |sql: &str| user_types::is_named_in(spec.oid, sql);
         let domain = || {
             let is_of = |other: &&TypeSpecRef| below(other).any(|oid| oid == spec.oid) || other.texts().any(is_named);
             Some(format!("type {}", self.types.values().find(is_of)?.name.table))
         };
         let table = || {
-            let table = self.row_tables.values().find(|table| table.texts().any(is_named))?;
-            Some(format!("table {}", table.name.table))
+            let rows = self.row_tables.values().find(|table| table.texts().any(is_named)).map(|table| &table.name);
+            let columns =
+                || self.by_id.values().find(|table| table.rules.texts().any(is_named)).map(|table| &table.name);
+            Some(format!("table {}", rows.or_else(columns)?.table))
         };
         let view = || {
             let has =
@@ -519,7 +534,7 @@ impl Catalog {
             let routine = self.routines.values().find(|routine| routine.types().any(|oid| oid & !1 == spec.oid))?;
             Some(format!("function {}", routine.name.table))
         };
-        column.or_else(domain).or_else(table).or_else(view).or_else(routine)
+        column.or_else(columns_table).or_else(domain).or_else(table).or_else(view).or_else(routine)
     }
 
     /// Whether a table or view of this name has a type of rows.
@@ -558,10 +573,15 @@ impl Catalog {
         }
         self.check_schema(&table.name)?;
         self.check_count(&table.name, self.by_id.contains_key(&table.id))?;
+        self.check_named(table.rules.user_types().chain(table.rules.texts().flat_map(user_types::named_in)))?;
         let mut next = self.clone();
         if let Some(old) = next.by_id.insert(table.id, Arc::clone(&table)) {
             next.tables.remove(&old.name);
         }
+        match table.rules.is_empty() {
+            true => next.with_rules.remove(&table.id),
+            false => next.with_rules.insert(table.id, Arc::new(table.as_row_schema())),
+        };
         next.tables.insert(table.name.clone(), table);
         Ok(next.check())
     }
@@ -799,6 +819,7 @@ impl Catalog {
         let mut next = self.clone();
         if let Some(table) = next.by_id.remove(&id) {
             next.tables.remove(&table.name);
+            next.with_rules.remove(&id);
         }
         if let Some(table) = next.row_tables.remove(&id) {
             next.relations
@@ -1005,6 +1026,7 @@ impl TableSpec {
             columns: Vec::with_capacity(self.columns.len()),
             next_column_id: ColumnId(0),
             options: self.options.clone(),
+            rules: Arc::default(),
         };
         for column in &self.columns {
             push_column(&mut table, column)?;
@@ -1080,7 +1102,35 @@ pub(crate) fn check_table(table: &Table) -> Result<()> {
             return Err(Error::new(SqlState::DUPLICATE_COLUMN, text));
         }
     }
+    check_rules(table)?;
     check_shape(table)
+}
+
+/// Checks that the rules of a `columns` table are about its columns, and that there are not too many.
+pub(crate) fn check_rules(table: &Table) -> Result<()> {
+    let invalid = |what: &str| Err(invalid_table(table, what, "has an invalid rule"));
+    let rules = &table.rules;
+    if !rules.columns.is_sorted_by(|one, other| one.id < other.id) {
+        return invalid("");
+    }
+    if let Some(unknown) = rules.columns.iter().find(|rule| table.column_by_id(rule.id).is_none()) {
+        return invalid(&unknown.id.to_string());
+    }
+    let names: BTreeSet<&str> = rules.checks.iter().map(|check| check.name.as_str()).collect();
+    if names.len() < rules.checks.len() {
+        let text = format!("relation {} has two constraints of one name", table.name);
+        return Err(Error::new(SqlState::DUPLICATE_OBJECT, text));
+    }
+    let bytes: usize = rules.texts().map(str::len).sum();
+    if bytes > limits::VIEW_BYTES_MAX {
+        let text = format!(
+            "the defaults and constraints of relation {} have {bytes} bytes; the limit is {}",
+            table.name,
+            limits::VIEW_BYTES_MAX
+        );
+        return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, text));
+    }
+    Ok(())
 }
 
 pub(crate) fn check_shape(table: &Table) -> Result<()> {

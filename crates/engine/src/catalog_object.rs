@@ -13,15 +13,15 @@ mod lineage;
 use std::sync::Arc;
 
 use model::{
-    Attribute, CheckOption, Column, ColumnId, ColumnRole, DataType, Deferral, Domain, DomainCheck, EnumLabel, Identity,
-    Materialized, Referential, Result, RoutineRef, RowCheck, RowColumn, RowForeignKey, RowIndex, RowIndexKey,
-    RowSchema, RowSchemaRef, RowTrigger, SequenceOwner, SequenceRef, SequenceSpec, TEMPORARY_SCHEMA, Table, TableId,
-    TableName, TableOptions, TableRef, TriggerEvents, TriggerTiming, Type, TypeSpec, TypeSpecRef, UserType, ViewBase,
-    ViewColumn, ViewRef, ViewReference, ViewReferenceColumn, ViewSpec, user_types,
+    Attribute, CheckOption, Column, ColumnId, ColumnRole, ColumnRule, DataType, Deferral, Domain, DomainCheck,
+    EnumLabel, Identity, Materialized, Referential, Result, RoutineRef, RowCheck, RowColumn, RowForeignKey, RowIndex,
+    RowIndexKey, RowSchema, RowSchemaRef, RowTrigger, SequenceOwner, SequenceRef, SequenceSpec, TEMPORARY_SCHEMA,
+    Table, TableId, TableName, TableOptions, TableRef, TableRules, TriggerEvents, TriggerTiming, Type, TypeSpec,
+    TypeSpecRef, UserType, ViewBase, ViewColumn, ViewRef, ViewReference, ViewReferenceColumn, ViewSpec, user_types,
 };
 use rows::RowTable;
 
-use crate::catalog::{check_row_schema, check_shape, check_view};
+use crate::catalog::{check_row_schema, check_rules, check_shape, check_view};
 use crate::codec::{Put, Take};
 use crate::routine::{decode_routine, encode_routine};
 use crate::sequence::SequenceState;
@@ -299,11 +299,19 @@ impl NewState {
 /// Bits of the flags of a table.
 const TABLE_KEYED: u8 = 1;
 const TABLE_UNCOMPRESSED: u8 = 2;
+const TABLE_RULES: u8 = 4;
+const RULE_DEFAULT: u8 = 1;
+const RULE_USER_TYPE: u8 = 2;
 
 fn encode_table(table: &Table, out: &mut Vec<u8>) {
     encode_name(&table.name, out);
     out.put_u32(table.version);
-    out.put_u8(flag(table.keyed, TABLE_KEYED) | flag(!table.options.compression, TABLE_UNCOMPRESSED));
+    let has_rules = !table.rules.is_empty();
+    out.put_u8(
+        flag(table.keyed, TABLE_KEYED)
+            | flag(!table.options.compression, TABLE_UNCOMPRESSED)
+            | flag(has_rules, TABLE_RULES),
+    );
     out.put_u32(table.next_column_id.0);
     out.put_i64(table.options.partition_length);
     out.put_u32(table.columns.len() as u32);
@@ -313,6 +321,9 @@ fn encode_table(table: &Table, out: &mut Vec<u8>) {
         out.put_u8(column.role as u8);
         out.put_u8(u8::from(column.nullable));
         out.put_bytes(column.name.as_bytes());
+    }
+    if has_rules {
+        encode_rules(&table.rules, out);
     }
     let TableOptions { retention_ns, history, .. } = table.options;
     if retention_ns.is_some() || history {
@@ -325,7 +336,7 @@ fn decode_table(id: TableId, take: &mut Take<'_>) -> Result<Table> {
     let name = decode_name(take)?;
     let version = take.u32()?;
     let flags = take.u8()?;
-    if flags & !(TABLE_KEYED | TABLE_UNCOMPRESSED) != 0 {
+    if flags & !(TABLE_KEYED | TABLE_UNCOMPRESSED | TABLE_RULES) != 0 {
         return Err(take.malformed(&format!("has table flags {flags}")));
     }
     let keyed = flags & TABLE_KEYED != 0;
@@ -337,11 +348,12 @@ fn decode_table(id: TableId, take: &mut Take<'_>) -> Result<Table> {
     };
     let count = take.count(11)?;
     let columns = (0..count).map(|_| decode_column(take)).collect::<Result<Vec<_>>>()?;
+    let rules = if flags & TABLE_RULES == 0 { Arc::default() } else { Arc::new(decode_rules(take)?) };
     if !take.is_empty() {
         options.retention_ns = Some(take.i64()?).filter(|retention| *retention != 0);
         options.history = take.u8()? != 0;
     }
-    let table = Table { id, name, version, keyed, columns, next_column_id, options };
+    let table = Table { id, name, version, keyed, columns, next_column_id, options, rules };
     check_table(&table).map_err(|problem| take.malformed(&problem))?;
     Ok(table)
 }
@@ -357,7 +369,54 @@ fn check_table(table: &Table) -> std::result::Result<(), String> {
             return Err(format!("has a duplicate or invalid column \"{}\", number {}", column.name, column.id));
         }
     }
-    Ok(())
+    check_rules(table).map_err(|error| error.to_string())
+}
+
+fn encode_rules(rules: &TableRules, out: &mut Vec<u8>) {
+    out.put_u32(rules.columns.len() as u32);
+    for rule in &rules.columns {
+        out.put_u32(rule.id.0);
+        out.put_u8(flag(rule.default.is_some(), RULE_DEFAULT) | flag(rule.user_type.is_some(), RULE_USER_TYPE));
+        if let Some(default) = &rule.default {
+            out.put_bytes(default.as_bytes());
+        }
+        if let Some(oid) = rule.user_type {
+            out.put_u32(oid);
+        }
+    }
+    encode_checks(&rules.checks, out);
+}
+
+fn decode_rules(take: &mut Take<'_>) -> Result<TableRules> {
+    let column = |take: &mut Take<'_>| {
+        let id = ColumnId(take.u32()?);
+        let flags = take.u8()?;
+        if flags & !(RULE_DEFAULT | RULE_USER_TYPE) != 0 {
+            return Err(take.malformed(&format!("has rule flags {flags}")));
+        }
+        let default = (flags & RULE_DEFAULT != 0).then(|| take.text().map(str::to_owned)).transpose()?;
+        let user_type = (flags & RULE_USER_TYPE != 0).then(|| take.u32()).transpose()?;
+        Ok(ColumnRule { id, default, user_type })
+    };
+    let columns = (0..take.count(5)?).map(|_| column(take)).collect::<Result<Vec<_>>>()?;
+    Ok(TableRules { columns, checks: decode_checks(take)? })
+}
+
+fn encode_checks(checks: &[RowCheck], out: &mut Vec<u8>) {
+    out.put_u32(checks.len() as u32);
+    for check in checks {
+        out.put_bytes(check.name.as_bytes());
+        out.put_bytes(check.condition.as_bytes());
+        out.put_u8(u8::from(check.not_valid));
+    }
+}
+
+fn decode_checks(take: &mut Take<'_>) -> Result<Vec<RowCheck>> {
+    let check = |take: &mut Take<'_>| {
+        let (name, condition) = (take.text()?.to_owned(), take.text()?.to_owned());
+        Ok(RowCheck { name, condition, not_valid: take.u8()? != 0 })
+    };
+    (0..take.count(9)?).map(|_| check(take)).collect()
 }
 
 fn decode_column(take: &mut Take<'_>) -> Result<Column> {
@@ -443,12 +502,7 @@ fn encode_row_schema(schema: &RowSchema, out: &mut Vec<u8>) {
     schema.primary.iter().for_each(|index| encode_index(index, out));
     out.put_u32(schema.secondary.len() as u32);
     schema.secondary.iter().for_each(|index| encode_index(index, out));
-    out.put_u32(schema.checks.len() as u32);
-    for check in &schema.checks {
-        out.put_bytes(check.name.as_bytes());
-        out.put_bytes(check.condition.as_bytes());
-        out.put_u8(u8::from(check.not_valid));
-    }
+    encode_checks(&schema.checks, out);
     out.put_u32(schema.foreign_keys.len() as u32);
     for key in &schema.foreign_keys {
         out.put_bytes(key.name.as_bytes());
@@ -556,11 +610,7 @@ fn decode_row_schema(id: TableId, take: &mut Take<'_>) -> Result<RowSchema> {
     let columns = (0..take.count(14)?).map(|_| decode_row_column(take)).collect::<Result<Vec<_>>>()?;
     let primary = if take.u8()? != 0 { Some(decode_index(take)?) } else { None };
     let secondary = (0..take.count(13)?).map(|_| decode_index(take)).collect::<Result<Vec<_>>>()?;
-    let check = |take: &mut Take<'_>| {
-        let (name, condition) = (take.text()?.to_owned(), take.text()?.to_owned());
-        Ok(RowCheck { name, condition, not_valid: take.u8()? != 0 })
-    };
-    let checks = (0..take.count(9)?).map(|_| check(take)).collect::<Result<Vec<_>>>()?;
+    let checks = decode_checks(take)?;
     let foreign_keys = (0..take.count(24)?).map(|_| decode_foreign_key(take)).collect::<Result<Vec<_>>>()?;
     let triggers = (0..take.count(23)?).map(|_| decode_trigger(take)).collect::<Result<Vec<_>>>()?;
     let lineage = lineage::decode(take)?;
@@ -1012,6 +1062,7 @@ pub(crate) mod tests {
             ],
             next_column_id: ColumnId(3),
             options: TableOptions::default(),
+            rules: Arc::default(),
         }
     }
 
@@ -1119,6 +1170,31 @@ pub(crate) mod tests {
             2, 0, 0, 0, 7, 3, 1, 1, 0, 0, 0, b'v',
         ];
         check(&CatalogObject::Table(Arc::new(table())), 2, 7, &definition);
+    }
+
+    #[test]
+    fn rules_of_a_table_are_behind_its_columns() {
+        let mut table = table();
+        table.options.history = true;
+        table.rules = Arc::new(TableRules {
+            columns: vec![
+                ColumnRule { id: ColumnId(1), default: None, user_type: Some(domain().oid) },
+                ColumnRule { id: ColumnId(2), default: Some("1".into()), user_type: None },
+            ],
+            checks: vec![RowCheck { name: "c".into(), condition: "v > 0".into(), not_valid: true }],
+        });
+        #[rustfmt::skip]
+        let definition = [
+            6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b't', 1, 0, 0, 0, 5, 3, 0, 0, 0,
+            0, 0, 79, 145, 148, 78, 0, 0, 3, 0, 0, 0,
+            0, 0, 0, 0, 10, 2, 0, 4, 0, 0, 0, b't', b'i', b'm', b'e',
+            1, 0, 0, 0, 8, 1, 1, 3, 0, 0, 0, b'd', b'e', b'v',
+            2, 0, 0, 0, 7, 3, 1, 1, 0, 0, 0, b'v',
+            2, 0, 0, 0, 1, 0, 0, 0, 2, 2, 0, 0, 0x28, 2, 0, 0, 0, 1, 1, 0, 0, 0, b'1',
+            1, 0, 0, 0, 1, 0, 0, 0, b'c', 5, 0, 0, 0, b'v', b' ', b'>', b' ', b'0', 1,
+            0, 0, 0, 0, 0, 0, 0, 0, 1,
+        ];
+        check(&CatalogObject::Table(Arc::new(table)), 2, 7, &definition);
     }
 
     #[test]

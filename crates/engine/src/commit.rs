@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 
 use columns::{Deletes, Entry, OwnDelete, OwnEntry, OwnRowDeletes, OwnWrites, TableState, Tombstone};
 use env::Event;
-use model::{Error, Lsn, Result, SequenceSpec, SqlState, TableId, TimeRange, limits};
+use model::{Error, Lsn, Result, SequenceSpec, SqlState, TableId, TableRef, TimeRange, limits};
 use rows::RowTable;
 use wal::{Appended, Space};
 
@@ -75,6 +75,8 @@ pub struct Committing {
     snapshot: Option<Arc<DbVersion>>,
     /// New versions of `rows` tables and sequences made by the transaction's own DDL.
     own_versions: OwnVersions,
+    /// Tables whose rows satisfy a constraint that the transaction adds, as of a commit.
+    validated: BTreeMap<TableId, Lsn>,
     durability: Durability,
     stage: Stage,
     /// Number of the transaction in the log, drawn with its first record.
@@ -135,6 +137,8 @@ struct TableWrites {
     /// which they were read.
     replaced_times: Option<(Lsn, Vec<i64>)>,
     batches: Vec<Arc<Batch>>,
+    /// The version of the table whose constraints the rows satisfy.
+    checked: Option<TableRef>,
 }
 
 /// What a commit record has beside rows: changes of the catalog, the series of batches with the new ones, and deletes.
@@ -175,6 +179,8 @@ pub(crate) struct Changes {
     /// Only of a SERIALIZABLE transaction.
     pub(crate) snapshot: Option<Arc<DbVersion>>,
     pub(crate) own_versions: OwnVersions,
+    /// See [`crate::Txn::note_validated`].
+    pub(crate) validated: BTreeMap<TableId, Lsn>,
 }
 
 /// New versions of `rows` tables (`None`: dropped) and of sequences made by own DDL.
@@ -186,7 +192,7 @@ pub(crate) struct OwnVersions {
 
 impl Committing {
     pub(crate) fn new(engine: Engine, changes: Changes, durability: Durability, read_lsn: Lsn) -> Committing {
-        let Changes { mut ddl, own, memory, rows, snapshot, own_versions } = changes;
+        let Changes { mut ddl, own, memory, rows, snapshot, own_versions, validated } = changes;
         let tables: Vec<_> = own.into_iter().filter_map(|(table, own)| TableWrites::new(table, own)).collect();
         // The locks of a transaction without changes are released here.
         let rows = rows.filter(|rows| !rows.is_empty() || !ddl.is_empty() || !tables.is_empty());
@@ -207,6 +213,7 @@ impl Committing {
             rows,
             snapshot,
             own_versions,
+            validated,
             durability,
             stage: if is_empty { Stage::Done(read_lsn) } else { Stage::Admit },
             txn: None,
@@ -522,9 +529,7 @@ impl Committing {
             }
             dropped.extend(db.apply(ddl)?);
         }
-        for writes in &self.tables {
-            db.state(writes.table)?;
-        }
+        self.check_constraints(&lock, &db)?;
         self.check_times(&lock, &db)?;
         let new_series = number_new_series(&db, &mut resolved)?;
         check_series(&db, &new_series)?;
@@ -547,7 +552,13 @@ impl Committing {
         // invariant breaks, no later commit builds on the result, and readers never see it.
         delete_entries.append(&mut self.row_deletes);
         times.into_iter().for_each(|(table, times)| lock.recent_times.entry(table).or_default().add(lsn, times));
-        dropped.iter().for_each(|state| drop(lock.recent_times.remove(&state.table.id)));
+        for writes in self.tables.iter().filter(|writes| !writes.batches.is_empty()) {
+            lock.last_rows.insert(writes.table, lsn);
+        }
+        for state in &dropped {
+            lock.recent_times.remove(&state.table.id);
+            lock.last_rows.remove(&state.table.id);
+        }
         let deletes = delete_entries;
         self.apply(&mut lock, db, Logged { lsn, txn, deletes, resolved, new_series, dropped, alters_catalog });
         let frees_files = lock.frees_files();
@@ -776,6 +787,26 @@ impl Committing {
         self.tables.iter().filter(is_meant).map(|writes| (writes.table, times(writes))).collect()
     }
 
+    /// Checks that the rows satisfy the constraints of their tables, and those of other transactions the constraints that
+    /// this one adds.
+    fn check_constraints(&self, lock: &CommitState, db: &DbVersion) -> Result<()> {
+        for writes in &self.tables {
+            let now = &db.state(writes.table)?.table;
+            if writes.checked.as_ref().is_some_and(|checked| !checked.implies(now)) {
+                return Err(constrained_meanwhile(&now.name));
+            }
+        }
+        for (table, read) in &self.validated {
+            if lock.last_rows.get(table).is_some_and(|last| last > read) {
+                let name = &db.state(*table)?.table.name;
+                let text = format!("relation {name} was written by another transaction while its rows were checked");
+                let hint = "run the statement again, or ADD CONSTRAINT … NOT VALID, and then VALIDATE CONSTRAINT";
+                return Err(Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint(hint));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that no other transaction changed the times at which this one replaces the rows of a
     /// table without a key.
     fn check_times(&self, lock: &CommitState, db: &DbVersion) -> Result<()> {
@@ -811,6 +842,12 @@ impl Committing {
     }
 }
 
+/// Error for rows that were not checked against the constraints that their table has now.
+pub(crate) fn constrained_meanwhile(table: &model::TableName) -> Error {
+    let text = format!("relation {table} was altered by another transaction since its rows were checked");
+    Error::new(SqlState::SERIALIZATION_FAILURE, text).with_hint("run the transaction again")
+}
+
 /// Reserves memory for an encoded item if it is larger than a record.
 fn reserve_large(memory: &mut Reservation, bytes: usize) -> Result<()> {
     if bytes <= record::ITEM_BYTES_MAX { Ok(()) } else { memory.resize(bytes as u64) }
@@ -826,8 +863,14 @@ impl Drop for Committing {
 
 impl TableWrites {
     fn new(table: TableId, own: OwnWrites) -> Option<TableWrites> {
-        let mut writes =
-            TableWrites { table, deletes: Vec::new(), row_deletes: None, replaced_times: None, batches: Vec::new() };
+        let mut writes = TableWrites {
+            table,
+            deletes: Vec::new(),
+            row_deletes: None,
+            replaced_times: None,
+            batches: Vec::new(),
+            checked: own.checked,
+        };
         for entry in own.entries.iter() {
             match entry {
                 OwnEntry::Rows(batch) => writes.batches.push(Arc::clone(batch)),

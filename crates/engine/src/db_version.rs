@@ -233,7 +233,7 @@ fn check_alteration(catalog: &Catalog, next: &CatalogObject, state: NewState) ->
 /// columns may be added.
 fn keeps_rows(old: &Table, next: &Table) -> bool {
     let is_kept = |column: &Column| match next.column_by_id(column.id) {
-        Some(now) => (now.ty, now.role) == (column.ty, column.role) && (now.nullable || !column.nullable),
+        Some(now) => (now.ty, now.role) == (column.ty, column.role),
         None => column.role == ColumnRole::Field,
     };
     let is_known = |column: &Column| match old.column_by_id(column.id) {
@@ -445,6 +445,7 @@ mod tests {
             ],
             next_column_id: ColumnId(2),
             options: TableOptions::default(),
+            rules: Arc::default(),
         }
     }
 

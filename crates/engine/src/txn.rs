@@ -18,7 +18,7 @@ use rows::{Access, Entered, RowTable};
 
 use crate::catalog::{check_row_schema, check_table, check_view, with_columns, with_options};
 use crate::catalog_object::{CatalogObject, CommentKey, NewState, ObjectKey};
-use crate::commit::{Changes, Committing, OwnVersions};
+use crate::commit::{Changes, Committing, OwnVersions, constrained_meanwhile};
 use crate::db_version::{DbVersion, DbVersions, apply_ddl, dropped, dropped_sequence};
 use crate::memory::{Reservation, Work};
 use crate::record::Ddl;
@@ -183,6 +183,8 @@ pub struct Txn {
     own_rows: Own<Option<Arc<RowTable>>>,
     /// Sequences created or restarted by this transaction.
     counters: BTreeMap<u32, Arc<Counter>>,
+    /// See [`Txn::note_validated`].
+    validated: BTreeMap<TableId, Lsn>,
     /// The version that the present statement reads `rows` tables from. It keeps the row versions
     /// that the statement may need.
     reading: Option<Arc<DbVersion>>,
@@ -200,6 +202,7 @@ pub struct Savepoint {
     constraint_modes: rows::ConstraintModes,
     own_rows: Own<Option<Arc<RowTable>>>,
     counters: BTreeMap<u32, Arc<Counter>>,
+    validated: BTreeMap<TableId, Lsn>,
 }
 
 /// Whether a table that is altered keeps its rows.
@@ -236,6 +239,7 @@ impl Txn {
             rows: None,
             own_rows: None,
             counters: BTreeMap::new(),
+            validated: BTreeMap::new(),
             reading: None,
         }
     }
@@ -297,6 +301,7 @@ impl Txn {
             constraint_modes: self.rows.as_ref().map(rows::Txn::constraint_modes).unwrap_or_default(),
             own_rows: self.own_rows.clone(),
             counters: self.counters.clone(),
+            validated: self.validated.clone(),
         }
     }
 
@@ -328,7 +333,8 @@ impl Txn {
     }
 
     fn restore(&mut self, savepoint: &Savepoint) {
-        let Savepoint { ddl, catalog, own, own_bytes, replaced, own_rows, counters, .. } = savepoint.clone();
+        let Savepoint { ddl, catalog, own, own_bytes, replaced, own_rows, counters, validated, .. } = savepoint.clone();
+        self.validated = validated;
         assert!(ddl <= self.ddl.len(), "BUG: rolled back to a savepoint after {ddl} changes, of {}", self.ddl.len());
         self.ddl.truncate(ddl);
         (self.catalog, self.own, self.own_bytes, self.replaced) = (catalog, own, own_bytes, replaced);
@@ -456,9 +462,8 @@ impl Txn {
     /// 42P01, 42701, 42P16, 54011; at commit 40001 if the table changed since.
     pub fn add_columns(&mut self, name: &TableName, columns: &[ColumnSpec]) -> Result<TableRef> {
         let snapshot = self.snapshot();
-        let table = Arc::new(with_columns(snapshot.catalog.expect(name)?, columns)?);
-        self.change(Ddl::Alter(CatalogObject::Table(Arc::clone(&table)), NewState::Kept))?;
-        Ok(table)
+        let next = with_columns(snapshot.catalog.expect(name)?, columns)?;
+        self.alter_to(next)
     }
 
     /// Sets the options of a `columns` table: `ALTER TABLE … SET (…)`, even if they are unchanged.
@@ -467,21 +472,34 @@ impl Txn {
     /// 42P01; 22023 for an invalid option; at commit 40001 if the table changed since.
     pub fn set_options(&mut self, name: &TableName, options: TableOptions) -> Result<TableRef> {
         let snapshot = self.snapshot();
-        let table = Arc::new(with_options(snapshot.catalog.expect(name)?, options)?);
-        self.change(Ddl::Alter(CatalogObject::Table(Arc::clone(&table)), NewState::Kept))?;
-        Ok(table)
+        let next = with_options(snapshot.catalog.expect(name)?, options)?;
+        self.alter_to(next)
     }
 
-    /// Installs the next version of a `columns` table: another name, other names of columns, fewer
-    /// fields, or fields that may be NULL now. Values of removed fields are removed by compaction.
+    /// Installs the next version of a `columns` table: another name, other names of columns, other
+    /// fields, defaults or constraints. Values of removed fields are removed by compaction, and added
+    /// fields are NULL. The caller validates constraints that are added.
     ///
     /// # Errors
     /// 42602, 42701, 42P16 for an invalid definition; 42P07 if a relation has the new name; 3F000;
     /// at commit 40001 if the table changed since.
     pub fn alter_table(&mut self, next: Table) -> Result<TableRef> {
         check_table(&next)?;
+        self.alter_to(next)
+    }
+
+    fn alter_to(&mut self, next: Table) -> Result<TableRef> {
+        let before = self.table_now(next.id).ok_or_else(|| dropped(next.id))?;
+        self.check_own(&before)?;
         let table = Arc::new(next);
         self.change(Ddl::Alter(CatalogObject::Table(Arc::clone(&table)), NewState::Kept))?;
+        // The caller validates the constraints that it adds, also for the transaction's rows.
+        if let Some(own) = self.own.as_mut().filter(|own| own.contains_key(&table.id))
+            && let Some(own) = Arc::make_mut(own).get_mut(&table.id)
+            && own.checked.is_some()
+        {
+            own.checked = Some(Arc::clone(&table));
+        }
         Ok(table)
     }
 
@@ -817,8 +835,26 @@ impl Txn {
     /// 22xxx, 23502, 54000 naming row and column; 53200 when the transaction exceeds its share of
     /// memory.
     pub fn write(&mut self, table: TableId, batch: Batch) -> Result<()> {
-        let definition = self.table_now(table).ok_or_else(|| dropped(table))?;
-        batch.check(&definition)?;
+        let now = self.table_now(table).ok_or_else(|| dropped(table))?;
+        self.write_to(&now, batch)
+    }
+
+    /// Like [`Txn::write`], for rows that satisfy the constraints of a version of the table.
+    ///
+    /// # Errors
+    /// As [`Txn::write`]; 40001 if the table has other constraints now.
+    pub fn write_checked(&mut self, checked: &TableRef, batch: Batch) -> Result<()> {
+        let now = self.table_now(checked.id).ok_or_else(|| dropped(checked.id))?;
+        if !checked.implies(&now) {
+            return Err(constrained_meanwhile(&now.name));
+        }
+        self.write_to(&now, batch)
+    }
+
+    fn write_to(&mut self, definition: &TableRef, batch: Batch) -> Result<()> {
+        let table = definition.id;
+        batch.check(definition)?;
+        self.check_own(definition)?;
         if batch.rows.is_empty() {
             return Ok(());
         }
@@ -826,7 +862,27 @@ impl Txn {
         self.set_own_bytes(self.own_bytes + batch.memory_bytes() as u64)?;
         let own = Arc::make_mut(self.own.get_or_insert_default()).entry(table).or_default();
         own.entries = own.entries.with([OwnEntry::Rows(Arc::new(batch))]);
+        own.checked = Some(Arc::clone(definition));
         Ok(())
+    }
+
+    /// Checks that the transaction's rows of a table satisfy the constraints of its present version.
+    ///
+    /// # Errors
+    /// 40001 if another transaction altered the table.
+    fn check_own(&self, now: &Table) -> Result<()> {
+        let own = self.own.as_ref().and_then(|own| own.get(&now.id));
+        match own.and_then(|own| own.checked.as_ref()) {
+            Some(checked) if !checked.implies(now) => Err(constrained_meanwhile(&now.name)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that all rows of a table that a snapshot showed satisfy the constraints that this transaction adds: the commit
+    /// is refused (40001) if another transaction commits rows after it.
+    pub fn note_validated(&mut self, table: TableId, read: Lsn) {
+        let first = self.validated.entry(table).or_insert(read);
+        *first = read.min(*first);
     }
 
     /// Sets the bytes of `own`, which is about to have the writes that take them.
@@ -984,6 +1040,7 @@ impl Txn {
             rows: self.rows,
             snapshot: self.base.filter(|_| self.isolation == Isolation::Serializable),
             own_versions: OwnVersions { tables: own(self.own_rows), counters: self.counters },
+            validated: self.validated,
         };
         Committing::new(self.engine, changes, durability, read_lsn)
     }

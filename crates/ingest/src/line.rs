@@ -29,8 +29,10 @@ mod table;
 mod tests;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use arrow_array::ArrayRef;
+use arrow_array::{Array, ArrayRef, UInt32Array};
+use arrow_select::take::take;
 use engine::{Batch, Catalog, ColumnSpec, KeyList, Op, Ops, Rows, TableSpec, Txn};
 use model::{ColumnId, Error, Result, SqlState, Table, TableName, TableRef};
 
@@ -143,7 +145,11 @@ pub struct TableWrite {
     keys: KeyList,
     series: Vec<u32>,
     times: Vec<i64>,
+    /// Start of each row's line in the body, if the table has rules.
+    starts: Vec<usize>,
     columns: Vec<(String, Option<ColumnId>, ArrayRef)>,
+    /// Rows to be written before these.
+    first: Option<Batch>,
 }
 
 /// Parses a whole request body.
@@ -180,16 +186,114 @@ impl Parsed {
     }
 }
 
+impl Parsed {
+    /// Refuses rows of an existing table with rules after parsing.
+    ///
+    /// - `write`: the place of the table in [`Parsed::tables`]; it is removed if no row is left.
+    /// - `rows`: places of the rows, in order, with the reasons.
+    /// - `body`: the request's body.
+    ///
+    /// # Errors
+    /// XX000 only.
+    pub fn refuse_rows(&mut self, write: usize, rows: Vec<(u32, Error)>, body: &[u8]) -> Result<()> {
+        let of = &mut self.tables[write];
+        let places: Vec<u32> = rows.iter().map(|(row, _)| *row).collect();
+        let starts = of.starts.clone();
+        self.points -= of.remove(&places)?;
+        self.rows -= rows.len() as u64;
+        self.refused += rows.len() as u64;
+        if of.rows() == 0 {
+            self.tables.remove(write);
+        }
+        for (row, error) in rows {
+            if self.errors.len() == ERRORS_MAX {
+                break;
+            }
+            let start = starts.get(row as usize).copied().unwrap_or(0);
+            let line = 1 + memchr::memchr_iter(b'\n', &body[..start]).count() as u64;
+            self.errors.push(LineError { line, error: error.context(format_args!("line {line}")) });
+        }
+        self.errors.sort_by_key(|error| error.line);
+        Ok(())
+    }
+}
+
 impl TableWrite {
-    fn apply(self, txn: &mut Txn) -> Result<()> {
+    fn apply(mut self, txn: &mut Txn) -> Result<()> {
         let table = match (&self.table, &self.spec) {
             (Some(table), _) if self.new_columns.is_empty() => TableRef::clone(table),
             (Some(_), _) => txn.add_columns(&self.name, &self.new_columns)?,
             (None, Some(spec)) => txn.create_table(spec)?,
             (None, None) => return Err(Error::bug(format!("write to {} without a table", self.name))),
         };
-        let id = table.id;
-        txn.write(id, self.into_batch(&table)?)
+        // The rows were checked against the table as it was when they were parsed.
+        let checked = self.table.clone().unwrap_or_else(|| TableRef::clone(&table));
+        if let Some(first) = self.first.take() {
+            txn.write_checked(&checked, first)?;
+        }
+        txn.write_checked(&checked, self.into_batch(&table)?)
+    }
+
+    /// Number of rows.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.times.len()
+    }
+
+    /// Keys, positions of the rows' keys, and times.
+    #[must_use]
+    pub fn identity(&self) -> (&KeyList, &[u32], &[i64]) {
+        (&self.keys, &self.series, &self.times)
+    }
+
+    /// Values of a field of the existing table; `None` if no row has one.
+    #[must_use]
+    pub fn field(&self, id: ColumnId) -> Option<&ArrayRef> {
+        self.columns.iter().find(|(_, known, _)| *known == Some(id)).map(|(_, _, array)| array)
+    }
+
+    /// Adds values of fields that the lines lack. In a table with a key the rows at these places are written first, with the
+    /// values, in case that there are no stored rows of their keys and times.
+    ///
+    /// - `fields`: all values of these fields, those of the lines too.
+    ///
+    /// # Errors
+    /// XX000 only.
+    pub fn add_defaults(&mut self, fields: Vec<(ColumnId, ArrayRef)>, places: &[u32]) -> Result<()> {
+        if self.op == Op::Replace {
+            self.columns.retain(|(_, id, _)| fields.iter().all(|(other, _)| *id != Some(*other)));
+            self.columns.extend(fields.into_iter().map(|(id, array)| (String::new(), Some(id), array)));
+            return Ok(());
+        }
+        let known = self.columns.iter().filter_map(|(_, id, array)| Some(((*id)?, Arc::clone(array))));
+        let mut columns: Vec<(ColumnId, ArrayRef)> =
+            known.filter(|(id, _)| fields.iter().all(|(other, _)| id != other)).collect();
+        columns.extend(fields);
+        columns.sort_unstable_by_key(|(id, _)| *id);
+        let of = UInt32Array::from(places.to_vec());
+        for (_, array) in &mut columns {
+            *array = take(array, &of, None).map_err(Error::bug)?;
+        }
+        let series = places.iter().map(|row| self.series[*row as usize]).collect();
+        let times = places.iter().map(|row| self.times[*row as usize]).collect();
+        self.first = Some(Batch::new(self.keys.clone(), Rows::new(series, times, Ops::All(Op::Keep), columns)));
+        Ok(())
+    }
+
+    /// Removes rows, by their places in order. Returns the number of their values.
+    fn remove(&mut self, rows: &[u32]) -> Result<u64> {
+        let kept: Vec<u32> = (0..self.rows() as u32).filter(|row| rows.binary_search(row).is_err()).collect();
+        let of = UInt32Array::from(kept.clone());
+        let mut points = 0;
+        for (_, _, array) in &mut self.columns {
+            let before = array.len() - array.null_count();
+            *array = take(array, &of, None).map_err(Error::bug)?;
+            points += before - (array.len() - array.null_count());
+        }
+        self.series = kept.iter().map(|row| self.series[*row as usize]).collect();
+        self.times = kept.iter().map(|row| self.times[*row as usize]).collect();
+        self.starts = kept.iter().map(|row| self.starts[*row as usize]).collect();
+        Ok(points as u64)
     }
 
     /// The rows as a batch for `table`, which must have all columns.
@@ -342,7 +446,7 @@ impl<'a> Parser<'a> {
         let mut at = self.at;
         match table.row(&self.request, &mut at, head.key, &mut self.budget) {
             Ok(points) => {
-                table.accept();
+                table.accept(start);
                 if let Some(raw) = new {
                     self.heads.insert(raw, head);
                 }

@@ -23,6 +23,7 @@ mod row_schema;
 mod schema;
 mod sequence;
 pub mod sort_key;
+mod table_rules;
 mod time;
 mod trigger;
 mod types;
@@ -45,6 +46,7 @@ pub use row_schema::{
 };
 pub use schema::{Column, ColumnRole, DataType, TEMPORARY_SCHEMA, Table, TableName, TableOptions, TableRef};
 pub use sequence::{SequenceBound, SequenceOptions, SequenceOwner, SequenceRef, SequenceSpec};
+pub use table_rules::{ColumnRule, TableRules, enum_value};
 pub use time::{TimeRange, Timestamp};
 pub use trigger::{RowTrigger, TriggerEvent, TriggerEvents, TriggerTiming};
 pub use types::{CHARACTERS_MAX, Type};

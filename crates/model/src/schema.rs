@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{ColumnId, TableId};
+use crate::{ColumnId, TableId, TableRules};
 
 /// The types of columns of `columns` tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -213,6 +213,8 @@ pub struct Table {
     pub next_column_id: ColumnId,
     /// Options of the table.
     pub options: TableOptions,
+    /// Defaults, user types and CHECK constraints.
+    pub rules: Arc<TableRules>,
 }
 
 impl Table {

@@ -111,7 +111,12 @@ impl<'a> Class<'a> {
     }
 }
 
-/// A constraint of a `rows` table.
+/// The tables of both stores that have defaults or constraints as `rows` tables have them.
+pub(crate) fn with_constraints(catalog: &Catalog) -> impl Iterator<Item = &RowSchemaRef> {
+    catalog.row_tables().chain(catalog.tables_with_rules())
+}
+
+/// A constraint of a `rows` table, or a CHECK constraint of a `columns` table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Constraint<'a> {
     /// PRIMARY KEY or UNIQUE.
@@ -136,7 +141,7 @@ impl<'a> Constraint<'a> {
             let (table, index) = index_by_id(catalog, id.0).filter(|(_, index)| index.constraint)?;
             return Some((table, Constraint::Unique(index)));
         }
-        let mut all = catalog.row_tables().flat_map(|table| Constraint::all(table).map(move |one| (table, one)));
+        let mut all = with_constraints(catalog).flat_map(|table| Constraint::all(table).map(move |one| (table, one)));
         all.find(|(table, constraint)| constraint.oid(table) == oid)
     }
 

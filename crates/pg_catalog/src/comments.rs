@@ -96,6 +96,12 @@ pub fn on_constraint(catalog: &Catalog, schema: Option<&str>, name: &str, constr
         Class::Columns(table) if table.keyed && oids::key_name(table) == constraint => {
             Some(oids::of_table(table.id, Part::Constraint))
         }
+        Class::Columns(table) => {
+            let mut described = catalog.tables_with_rules().filter(|described| described.id == table.id);
+            let found = described.next();
+            found
+                .and_then(|table| Constraint::all(table).find(|one| one.name() == constraint).map(|one| one.oid(table)))
+        }
         _ => None,
     };
     let missing = || {

@@ -202,7 +202,13 @@ fn views(facts: &StatementFacts) -> impl Iterator<Item = &ViewRef> {
 fn columns(facts: &StatementFacts) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in facts.catalog.tables() {
+        let described = facts.catalog.tables_with_rules().find(|described| described.id == table.id);
         for (number, column) in (1_i64..).zip(&table.columns) {
+            let at = number as usize - 1;
+            if let (Some(described), Some(_)) = (described, table.rules.column(column.id)) {
+                rows.push(row_column(facts, described, at, &described.columns[at]));
+                continue;
+            }
             let (oid, _) = oids::of_type(column.ty);
             let place = (table.name.schema.as_str(), table.name.table.as_str(), column.name.as_str());
             rows.push(column_row(facts, place, number, oid, column.nullable, numeric_facts(column.ty), "YES"));
@@ -362,9 +368,11 @@ fn sequences(facts: &StatementFacts) -> Vec<Row> {
     facts.catalog.sequences().filter(|one| !is_internal(one) && is_shown(facts, &one.name)).map(sequence).collect()
 }
 
-/// All constraints of `rows` tables.
+/// All constraints of `rows` tables, and the CHECK constraints of `columns` tables.
 fn row_constraints(facts: &StatementFacts) -> impl Iterator<Item = (&RowSchemaRef, Constraint<'_>)> {
-    row_tables(facts).flat_map(|table| Constraint::all(table).map(move |constraint| (table, constraint)))
+    let tables =
+        row_tables(facts).chain(facts.catalog.tables_with_rules().filter(|table| is_shown(facts, &table.name)));
+    tables.flat_map(|table| Constraint::all(table).map(move |constraint| (table, constraint)))
 }
 
 /// Leading cells of a constraint's row: catalog, schema and name.

@@ -419,6 +419,7 @@ fn class(table: &Table) -> Row {
         relpersistence: "p",
         relkind: "r",
         relnatts: table.columns.len() as i64,
+        relchecks: table.rules.checks.len() as i64,
         relispopulated: true,
         relreplident: "d",
         reloptions: Cell::Texts(options(table)),
@@ -484,7 +485,10 @@ fn attributes(facts: &StatementFacts) -> Vec<Row> {
     for table in facts.catalog.tables() {
         let oid = oids::of_table(table.id, Part::Table);
         for (number, column) in (1_i64..).zip(&table.columns) {
-            rows.push(attribute(oid, number, &column.name, oids::of_type(column.ty), !column.nullable));
+            let ty = table.user_type(column).map_or_else(|| oids::of_type(column.ty), |oid| (oid, -1));
+            let mut row = attribute(oid, number, &column.name, ty, !column.nullable);
+            row.extend(row! { atthasdef: table.default(column).is_some() });
+            rows.push(row);
         }
         if table.keyed {
             let index = oids::of_table(table.id, Part::Index);

@@ -6,7 +6,7 @@ use model::{
 };
 
 use crate::cells::{Cell, Row, row};
-use crate::classes::{Class, Constraint, indexes, is_primary, referred};
+use crate::classes::{Class, Constraint, indexes, is_primary, referred, with_constraints};
 use crate::facts::StatementFacts;
 use crate::information_schema::is_shown;
 use crate::oids::{self, Oid, Part};
@@ -169,7 +169,7 @@ fn attribute(relation: Oid, number: i64, column: &RowColumn) -> Attribute<'_> {
 /// Rows of `pg_attrdef`.
 pub(crate) fn defaults(facts: &StatementFacts) -> Vec<Row> {
     let mut rows = Vec::new();
-    for table in facts.catalog.row_tables() {
+    for table in with_constraints(&facts.catalog) {
         for (at, column) in table.shown() {
             let generated = || compiled::deparse::generated(column, table);
             let Some(text) = compiled::deparse::default(column).or_else(generated) else { continue };
@@ -275,7 +275,7 @@ pub(crate) fn constraints(facts: &StatementFacts) -> Vec<Row> {
     let of = |table: &RowSchema| {
         Constraint::all(table).map(|constraint| constraint_row(facts, table, constraint)).collect::<Vec<_>>()
     };
-    facts.catalog.row_tables().flat_map(|table| of(table)).chain(user_types::constraints(facts)).collect()
+    with_constraints(&facts.catalog).flat_map(|table| of(table)).chain(user_types::constraints(facts)).collect()
 }
 
 fn constraint_row(facts: &StatementFacts, table: &RowSchema, constraint: Constraint<'_>) -> Row {

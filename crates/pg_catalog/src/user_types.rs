@@ -5,6 +5,7 @@ use engine::Catalog;
 use model::{Attribute, Domain, DomainCheck, RowColumn, TableId, TypeSpec, TypeSpecRef, UserType, user_types};
 
 use crate::cells::{Cell, Row, row};
+use crate::classes::with_constraints;
 use crate::facts::StatementFacts;
 use crate::information_schema::{is_shown, typed_column};
 use crate::oids::{self, Oid, Part};
@@ -239,7 +240,7 @@ pub(crate) fn standard_checks(facts: &StatementFacts) -> Vec<Row> {
 /// Rows of `information_schema.column_domain_usage`.
 pub(crate) fn standard_usage(facts: &StatementFacts) -> Vec<Row> {
     let mut rows = Vec::new();
-    for table in facts.catalog.row_tables().filter(|table| is_shown(facts, &table.name)) {
+    for table in with_constraints(&facts.catalog).filter(|table| is_shown(facts, &table.name)) {
         for (_, column) in table.shown() {
             let Some(spec) = of_column(facts, column) else { continue };
             let mut row = domain_head(facts, spec);

@@ -478,7 +478,7 @@ impl Schema for Tables<'_> {
             self.reads_system.store(true, Ordering::Relaxed);
             return Ok(Some(Arc::new(sequence_table(sequence))));
         }
-        Ok(catalog.table(&found).map(|table| Arc::new(columns_table(table, &found))))
+        Ok(catalog.table(&found).map(|table| Arc::new(columns_table(table, &found, catalog))))
     }
 
     fn children(&self, table: &Table) -> Result<Vec<Arc<Table>>> {
@@ -592,7 +592,7 @@ fn referenced(reference: &ViewReference, view: &ViewSpec, catalog: &Catalog) -> 
         (rows_table(rows, &rows.name, catalog), Box::new(place))
     } else if let Some(columns) = catalog.table_by_id(id) {
         let place = |number| columns.columns.iter().position(|column| column.id.0 == number);
-        (columns_table(columns, &columns.name), Box::new(place))
+        (columns_table(columns, &columns.name, catalog), Box::new(place))
     } else {
         let view = catalog.view_by_id(reference.object).ok_or_else(missing)?;
         (view_table(view), Box::new(|number| Some(number as usize)))
@@ -739,12 +739,23 @@ fn unique_indexes(table: &RowSchema, shown: &[usize]) -> Vec<UniqueIndex> {
     all.filter_map(one).collect()
 }
 
-fn columns_table(table: &model::Table, name: &TableName) -> Table {
+/// The default of a column of a `columns` table, or of its domain, as it is bound.
+pub(crate) fn default_of_column(table: &model::Table, column: &model::Column, catalog: &Catalog) -> Option<String> {
+    let described = RowColumn {
+        default: table.default(column).map(str::to_owned),
+        domain: table.user_type(column).filter(|oid| model::user_types::is_constrained(*oid)),
+        ..RowColumn::new(&column.name, column.ty.row_type())
+    };
+    default_of(&described, catalog).map(|text| default_in(&table.name, text, catalog).into_owned())
+}
+
+fn columns_table(table: &model::Table, name: &TableName, catalog: &Catalog) -> Table {
     let columns = table.columns.iter().map(|column| TableColumn {
         name: column.name.as_str().into(),
-        ty: TypeId(ingest::copy::oid_of(column.ty)),
+        ty: TypeId(table.enum_type(column).unwrap_or_else(|| ingest::copy::oid_of(column.ty))),
         typmod: if column.ty == model::DataType::UInt64 { relational::types::UINT64_TYPMOD } else { -1 },
         not_null: !column.nullable,
+        default: default_of_column(table, column, catalog).map(Into::into),
         ..TableColumn::default()
     });
     Table {

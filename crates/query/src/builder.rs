@@ -35,7 +35,7 @@ impl<'a> RowBuilder<'a> {
     /// `targets`: for each value of a row in order, the position of its column in the table.
     ///
     /// # Errors
-    /// 23502 if a NOT NULL column is not among the targets.
+    /// 23502 if a key column that is NOT NULL, or the time, is not among the targets. Fields are checked with the rows.
     pub(crate) fn new(table: &'a TableRef, targets: &[usize], zone: &'a Zone, rows: usize) -> Result<RowBuilder<'a>> {
         let mut places = vec![None; table.columns.len()];
         targets.iter().enumerate().for_each(|(place, target)| places[*target] = Some(place));
@@ -57,7 +57,7 @@ impl<'a> RowBuilder<'a> {
             last_key: Vec::new(),
         };
         for (column, place) in table.columns.iter().zip(places) {
-            if place.is_none() && !column.nullable {
+            if place.is_none() && !column.nullable && column.role != ColumnRole::Field {
                 return Err(null_error(table, column));
             }
             match (column.role, place) {
@@ -85,19 +85,15 @@ impl<'a> RowBuilder<'a> {
             DataType::Int64 => integer(time, at)?,
             _ => timestamp(time, at, self.zone)?,
         });
-        let given = |place: usize, column: &Column| {
-            let value = value(place);
-            if *value == Value::Null && !column.nullable { Err(null_error(self.table, column)) } else { Ok(value) }
-        };
         match &mut self.fields {
             Fields::Few { columns, cells, texts } => {
                 for (place, column) in columns {
-                    cells.push(cell(column, given(*place, column)?, self.zone, texts)?);
+                    cells.push(cell(column, value(*place), self.zone, texts)?);
                 }
             }
             Fields::Many(fields) => {
                 for (place, column, builder) in fields {
-                    builder.push(column, given(*place, column)?, self.zone)?;
+                    builder.push(column, value(*place), self.zone)?;
                 }
             }
         }

@@ -101,6 +101,7 @@ fn table() -> Arc<Table> {
         columns,
         next_column_id: ColumnId(2 + FIELDS),
         options: TableOptions::default(),
+        rules: Arc::default(),
     })
 }
 

@@ -52,6 +52,7 @@ fn table(fields: u32) -> TableRef {
         columns,
         next_column_id: ColumnId(2 + fields),
         options: TableOptions::default(),
+        rules: Arc::default(),
     })
 }
 

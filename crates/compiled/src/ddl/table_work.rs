@@ -111,6 +111,7 @@ impl PartitionCheck {
 /// A CHECK condition bound to the next version of a table.
 pub struct Condition {
     name: String,
+    sql: String,
     condition: Expr,
 }
 
@@ -127,14 +128,21 @@ impl Condition {
         table: &Arc<RowTable>,
         session: Session<'_>,
     ) -> Result<Condition> {
+        let sql = condition.to_string();
         let condition = expressions::condition(condition, table, session)?;
-        Ok(Condition { name: name.to_owned(), condition })
+        Ok(Condition { name: name.to_owned(), sql, condition })
     }
 
     /// The constraint's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The condition over the columns of the table, as SQL.
+    #[must_use]
+    pub fn sql(&self) -> &str {
+        &self.sql
     }
 
     /// Whether a row passes; NULL passes.

@@ -105,6 +105,7 @@ fn table(id: u32, name: &str) -> Table {
         columns: vec![column],
         next_column_id: ColumnId(1),
         options: TableOptions::default(),
+        rules: Arc::default(),
     }
 }
 

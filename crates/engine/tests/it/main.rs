@@ -1,5 +1,6 @@
 //! The engine through its public API, on a real directory. Faults are tested by crate `sim`.
 
+mod constraints;
 mod directory;
 mod histories;
 mod history;

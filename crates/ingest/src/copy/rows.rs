@@ -3,7 +3,10 @@
 use std::borrow::Cow;
 
 use engine::{Batch, Op, Ops, Rows, SMALL_BATCH_BYTES_MAX, SMALL_BATCH_ROWS_MAX};
-use model::{Column as TableColumn, ColumnId, ColumnRole, DataType, Error, Result, SqlState, TableRef, key, limits};
+use model::{
+    Column as TableColumn, ColumnId, ColumnRole, DataType, Error, Result, SqlState, Table, TableRef, TypeSpec,
+    TypeSpecRef, enum_value, key, limits, user_types,
+};
 use pg::types::oid;
 use pg::{Datum, Form, Oid};
 
@@ -56,6 +59,8 @@ struct Target {
     ty: DataType,
     oid: Oid,
     nullable: bool,
+    /// The enum type whose labels are the texts of the stored numbers.
+    labels: Option<TypeSpecRef>,
     destination: Destination,
 }
 
@@ -92,10 +97,15 @@ impl RowSet {
                 let message = format!("column \"{}\" specified more than once", column.name);
                 return Err(Error::new(SqlState::DUPLICATE_COLUMN, message));
             }
-            targets.push(Target::new(column));
+            targets.push(Target::new(&table, column)?);
         }
-        let missing =
-            table.columns.iter().find(|column| !column.nullable && !seen[column.id.0 as usize]).map(|column| column.id);
+        // Fields with a default get it from the caller.
+        let has_value = |column: &TableColumn| {
+            column.nullable
+                || seen[column.id.0 as usize]
+                || (column.role == ColumnRole::Field && table.rules.column(column.id).is_some())
+        };
+        let missing = table.columns.iter().find(|column| !has_value(column)).map(|column| column.id);
         let small = assign_destinations(&table, &mut targets);
         Ok(RowSet {
             zones,
@@ -332,14 +342,29 @@ fn check_size(cell: Cell<'_>, text_bytes: usize) -> Result<Cell<'_>> {
 }
 
 impl Target {
-    fn new(column: &TableColumn) -> Target {
+    fn new(table: &Table, column: &TableColumn) -> Result<Target> {
+        // The constraints of a domain are checked by the caller, who also knows its default.
         let nullable = column.nullable && column.role != ColumnRole::Time;
-        Target { id: column.id, ty: column.ty, oid: oid_of(column.ty), nullable, destination: Destination::Time }
+        let labels = table.enum_type(column).map(|oid| user_types::find(oid).ok_or_else(|| Error::bug("no such type")));
+        let (oid, destination) = (oid_of(column.ty), Destination::Time);
+        Ok(Target { id: column.id, ty: column.ty, oid, nullable, labels: labels.transpose()?, destination })
+    }
+
+    /// A label of the enum type.
+    #[cold]
+    fn label(spec: &TypeSpec, bytes: &[u8]) -> Result<Cell<'static>> {
+        let label = std::str::from_utf8(bytes).map_err(|_| {
+            Error::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\"")
+        })?;
+        enum_value(spec, label).map(Cell::Int)
     }
 
     /// Fast path for integers and floats. Anything else is parsed by `pg`, which knows all formats
     /// and errors.
     fn read_text<'a>(&self, text: &'a [u8], zones: &Zones) -> Result<Cell<'a>> {
+        if let Some(spec) = &self.labels {
+            return Target::label(spec, text);
+        }
         let number = || number::scan(text).filter(|decimal| decimal.len == text.len());
         let cell = match self.ty {
             DataType::Float64 => number().and_then(|decimal| float_cell(decimal, text)),
@@ -354,6 +379,9 @@ impl Target {
 
     #[inline]
     fn read_binary<'a>(&self, bytes: &'a [u8], zones: &Zones) -> Result<Cell<'a>> {
+        if let Some(spec) = &self.labels {
+            return Target::label(spec, bytes);
+        }
         match (self.ty, bytes.as_chunks::<8>()) {
             (DataType::Float64, ([chunk], [])) => Ok(Cell::Float64(f64::from_be_bytes(*chunk))),
             (DataType::Int64, ([chunk], [])) => Ok(Cell::Int(i64::from_be_bytes(*chunk))),

@@ -1,9 +1,14 @@
 //! Builder for the rows of one table of a request.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use arrow_array::{ArrayRef, Int64Array, StringArray};
 use engine::{ColumnSpec, Op, TableSpec};
-use model::{ColumnId, ColumnRole, DataType, Result, SqlState, TableName, TableOptions, TableRef, key, limits};
+use model::{
+    ColumnId, ColumnRole, DataType, Error, Result, SqlState, TableName, TableOptions, TableRef, TypeSpec, TypeSpecRef,
+    enum_value, key, limits, user_types,
+};
 
 use super::head::Tag;
 use super::{Budget, Fault, Parse, TableWrite, quoted, word};
@@ -45,6 +50,8 @@ pub(super) struct TableBuilder<'a> {
     keys: Keys,
     series: Vec<u32>,
     times: Vec<i64>,
+    /// Start of each row's line in the body, if the table has rules.
+    starts: Vec<usize>,
     line: Line,
 }
 
@@ -66,6 +73,8 @@ struct Slot {
     /// Position in `order`.
     place: Option<u32>,
     kind: Kind,
+    /// The enum type of an existing column, whose labels are read as text and stored as numbers.
+    labels: Option<TypeSpecRef>,
 }
 
 enum Kind {
@@ -108,6 +117,7 @@ impl<'a> TableBuilder<'a> {
             keys: Keys::default(),
             series: Vec::new(),
             times: Vec::new(),
+            starts: Vec::new(),
             line: Line::default(),
         };
         match existing {
@@ -140,18 +150,24 @@ impl<'a> TableBuilder<'a> {
                 Kind::Key { ty: column.ty, position: self.key_slots.len() as u32 - 1, nullable: column.nullable }
             }
             ColumnRole::Field => {
-                if !column.nullable {
+                // A default is applied by the caller, who also checks what a domain refuses.
+                if !column.nullable && self.existing.is_none_or(|table| table.rules.column(column.id).is_none()) {
                     self.required.push(slot);
                 }
-                Kind::Field { ty: column.ty, column: Column::new(column.ty) }
+                let is_enum = self.existing.is_some_and(|table| table.enum_type(column).is_some());
+                let ty = if is_enum { DataType::Text } else { column.ty };
+                Kind::Field { ty, column: Column::new(ty) }
             }
         };
-        self.push_slot(&column.name, Some(column.id), kind)
+        let labels = self.existing.and_then(|table| table.enum_type(column)).and_then(user_types::find);
+        let slot = self.push_slot(&column.name, Some(column.id), kind);
+        self.slots[slot].labels = labels;
+        slot
     }
 
     fn push_slot(&mut self, name: &str, id: Option<ColumnId>, kind: Kind) -> usize {
         let slot = self.slots.len();
-        self.slots.push(Slot { name: name.into(), id, place: None, kind });
+        self.slots.push(Slot { name: name.into(), id, place: None, kind, labels: None });
         self.slot_names.insert(name.into(), slot as u32);
         slot
     }
@@ -282,6 +298,9 @@ impl<'a> TableBuilder<'a> {
             FieldValue::Bool(value) => column.put_bool(row, value),
             FieldValue::Timestamp(value) => column.put_timestamp(row, value),
             FieldValue::Text(value) => {
+                if let Some(spec) = &self.slots[slot].labels {
+                    check_label(spec, value)?;
+                }
                 self.line.text_bytes += value.len();
                 is_text(&self.slots[slot].kind) && self.put_text(slot, row, value)
             }
@@ -387,8 +406,15 @@ impl<'a> TableBuilder<'a> {
         Ok(values)
     }
 
-    /// Keeps the line's changes.
-    pub(super) fn accept(&mut self) {
+    /// Keeps the line's changes. `start`: its place in the body.
+    pub(super) fn accept(&mut self, start: usize) {
+        if self.existing.is_some_and(|table| !table.rules.is_empty()) {
+            self.starts.push(start);
+        }
+        self.clear_line();
+    }
+
+    fn clear_line(&mut self) {
         self.line.touched.clear();
         self.line.added_columns.clear();
         self.line.key_is_new = false;
@@ -415,7 +441,7 @@ impl<'a> TableBuilder<'a> {
         if self.line.key_is_new {
             self.keys.pop();
         }
-        self.accept();
+        self.clear_line();
     }
 
     /// Returns the rows of the table; `None` if no line was accepted.
@@ -430,6 +456,7 @@ impl<'a> TableBuilder<'a> {
             let Kind::Field { column, .. } = slot.kind else { continue };
             budget.take(column.pad_bytes(if column.len() == 0 { 0 } else { rows }))?;
             if let Some(array) = column.finish(rows)? {
+                let array = slot.labels.as_deref().map_or(Ok(Arc::clone(&array)), |spec| numbers(spec, &array))?;
                 columns.push((slot.name.into(), slot.id, array));
             }
         }
@@ -446,7 +473,9 @@ impl<'a> TableBuilder<'a> {
             keys: self.keys.finish(),
             series: std::mem::take(&mut self.series),
             times: std::mem::take(&mut self.times),
+            starts: std::mem::take(&mut self.starts),
             columns,
+            first: None,
         }))
     }
 
@@ -508,6 +537,18 @@ impl FieldValue<'_> {
             FieldValue::Text(_) => "string",
         }
     }
+}
+
+#[cold]
+fn check_label(spec: &TypeSpec, value: &[u8]) -> Parse<()> {
+    enum_value(spec, &String::from_utf8_lossy(value)).map(|_| ()).map_err(Fault::Line)
+}
+
+/// The numbers of labels that were checked.
+fn numbers(spec: &TypeSpec, labels: &ArrayRef) -> Result<ArrayRef> {
+    let labels = labels.as_any().downcast_ref::<StringArray>().ok_or_else(|| Error::bug("labels that are no texts"))?;
+    let number = |label: Option<&str>| label.map(|label| enum_value(spec, label)).transpose();
+    Ok(Arc::new(labels.iter().map(number).collect::<Result<Int64Array>>()?))
 }
 
 fn is_text(kind: &Kind) -> bool {

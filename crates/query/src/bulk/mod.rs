@@ -25,7 +25,8 @@ use relational::arrow::cast;
 use relational::types::timestamptz;
 
 use self::rows::BulkRows;
-use crate::execute::insert::batch_of;
+use crate::execute::insert::{assign_to, batch_of};
+use crate::execute::table_rules;
 use crate::session::Session;
 use crate::tables::{Named, column_at, find_table};
 
@@ -208,7 +209,11 @@ impl BulkColumns {
             let is_next = table.columns.get(next).is_some_and(|column| column.name == *field.name());
             let at = if is_next { next } else { column_at(&table, field.name())? };
             let column = &table.columns[at];
-            check(&column.name, field.data_type(), &arrow_type(column.ty), column.ty.sql_name())?;
+            let (to, shown) = match table.enum_type(column) {
+                Some(oid) => (Arrow::Utf8, catalog::builtin().type_name(catalog::TypeId(oid))),
+                None => (arrow_type(column.ty), column.ty.sql_name().to_owned()),
+            };
+            check(&column.name, field.data_type(), &to, &shown)?;
             places.push(at);
         }
         Ok(BulkColumns { table, places })
@@ -226,8 +231,12 @@ impl BulkColumns {
                 }
                 _ => arrow_type(column.ty),
             };
-            arrays[*at] = Some(converted(&column.name, array, &to, &zone)?);
+            arrays[*at] = Some(match self.table.enum_type(column) {
+                Some(_) => assign_to(&self.table, column, array, &zone)?,
+                None => converted(&column.name, array, &to, &zone)?,
+            });
         }
+        table_rules::fill(session, &self.table, &mut arrays, batch.num_rows())?;
         if self.keeps_little_of(batch) {
             for array in arrays.iter_mut().flatten() {
                 *array = copied(array)?;
@@ -238,7 +247,7 @@ impl BulkColumns {
             let part: Vec<Option<ArrayRef>> =
                 arrays.iter().map(|array| array.as_ref().map(|array| array.slice(from, rows))).collect();
             let part = batch_of(&self.table, &Op::Replace, &part, rows)?;
-            session.writer()?.write(self.table.id, part)?;
+            table_rules::write(session, &self.table, part)?;
         }
         Ok(())
     }

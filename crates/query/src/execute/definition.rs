@@ -1,17 +1,18 @@
 //! CREATE, ALTER, DROP and TRUNCATE of schemas and `columns` tables.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use engine::{ColumnSpec, TableSpec};
 use model::{ColumnRole, DataType, Error, Result, SqlState, TableName, TableOptions, TableRef, TimeRange};
 use parser::ast::{
     AlterTable, AlterTableAction, ColumnConstraintKind, ColumnDef, CreateIndex, CreateSchema, CreateTable, Drop,
-    DropBehavior, Expr, ExprKind, FunctionSignature, IndexKey, IndexParameters, Name, ObjectKind, ObjectName,
+    DropBehavior, Expr, ExprKind, FunctionSignature, Ident, IndexKey, IndexParameters, Name, ObjectKind, ObjectName,
     OptionValue, RelOption, RoleSpec, Statement, TableConstraintKind, TableElement, TableShape, Truncate, TypeName,
 };
 
 use super::table_store::{columns, primary_key, primary_keys};
-use super::{alter_table, materialized_view, notify, privilege, view};
+use super::{alter_table, column_constraints, materialized_view, notify, privilege, view};
 use crate::errors::locate;
 use crate::result::Outcome;
 use crate::session::Session;
@@ -27,9 +28,15 @@ pub(crate) async fn execute(session: &mut Session, parsed: &Parsed, statement: &
         Statement::CreateTable(create) => create_table(session, create),
         Statement::CreateSchema(create) => create_schema(session, create),
         Statement::CreateView(create) => view::create(session, parsed, create),
-        Statement::AlterTable(alter) if alter.kind == ObjectKind::Table => alter_columns_table(session, alter),
-        Statement::Rename(rename) if rename.kind == ObjectKind::Table => alter_table::rename(session, rename),
-        Statement::AlterSchema(alter) if alter.kind == ObjectKind::Table => alter_table::set_schema(session, alter),
+        Statement::AlterTable(alter) if alter.kind == ObjectKind::Table => {
+            Box::pin(alter_columns_table(session, parsed, alter)).await
+        }
+        Statement::Rename(rename) if rename.kind == ObjectKind::Table => {
+            alter_table::rename(session, statement, rename)
+        }
+        Statement::AlterSchema(alter) if alter.kind == ObjectKind::Table => {
+            alter_table::set_schema(session, statement, alter)
+        }
         Statement::CreateIndex(create) => create_index(session, create),
         Statement::Drop(drop) => drop_objects(session, drop).await,
         Statement::Truncate(truncate) => truncate_tables(session, truncate),
@@ -82,9 +89,35 @@ fn create_table(session: &mut Session, create: &CreateTable) -> Result<Outcome> 
         }
         return Err(Error::new(SqlState::DUPLICATE_TABLE, format!("relation \"{}\" already exists", name.table)));
     }
-    let spec = table_spec(name, create)?;
-    session.writer()?.create_table(&spec)?;
+    let (stored, user_typed) = with_stored_types(session, create)?;
+    let spec = table_spec(name, &stored)?;
+    let of_user_type = |column: &&ColumnSpec| user_typed.iter().any(|name| *name.as_str() == *column.name);
+    if let Some(column) = spec.columns.iter().filter(of_user_type).find(|column| column.role != ColumnRole::Field) {
+        let text =
+            format!("column \"{}\": user types are not supported for key and time of columns tables", column.name);
+        return Err(Error::unsupported(text).with_hint("fields can have enum types and domains"));
+    }
+    let rules = column_constraints::of_new_table(session, create, &user_typed)?;
+    let table = session.writer()?.create_table(&spec)?;
+    if let Some(rules) = rules {
+        column_constraints::set_rules(session, &table, &rules)?;
+    }
     Ok(Outcome::command("CREATE TABLE"))
+}
+
+/// The statement with the types in which values of user types are stored, and the names of the columns that have such types.
+fn with_stored_types<'c>(session: &mut Session, create: &'c CreateTable) -> Result<(Cow<'c, CreateTable>, Vec<Ident>)> {
+    let mut stored = Cow::Borrowed(create);
+    let mut names = Vec::new();
+    for (at, element) in create.elements.iter().enumerate() {
+        let TableElement::Column(column) = element else { continue };
+        let other = column_constraints::with_stored_type(session, column)?;
+        if other.ty != column.ty {
+            names.push(column.name.clone());
+            stored.to_mut().elements[at] = TableElement::Column(other);
+        }
+    }
+    Ok((stored, names))
 }
 
 fn refuse_kinds(create: &CreateTable) -> Result<()> {
@@ -159,7 +192,11 @@ fn table_spec(name: TableName, create: &CreateTable) -> Result<TableSpec> {
     Ok(TableSpec { name, keyed: options.key.is_some(), columns, options: options.table })
 }
 
-fn column_spec(def: &ColumnDef, role: ColumnRole) -> Result<ColumnSpec> {
+/// The description of a column.
+///
+/// # Errors
+/// 0A000 for clauses and types that `columns` tables do not have.
+pub(super) fn column_spec(def: &ColumnDef, role: ColumnRole) -> Result<ColumnSpec> {
     let name = def.name.to_string();
     let mut nullable = role != ColumnRole::Time;
     let clauses = [
@@ -185,17 +222,25 @@ fn column_spec(def: &ColumnDef, role: ColumnRole) -> Result<ColumnSpec> {
             | ColumnConstraintKind::InitiallyImmediate => {}
             ColumnConstraintKind::NotNull => nullable = false,
             ColumnConstraintKind::Default(value) if value.kind == ExprKind::Null => {}
+            ColumnConstraintKind::Default(_) if role == ColumnRole::Key => return Err(default_of_key(&name)),
+            ColumnConstraintKind::Default(_) | ColumnConstraintKind::Check { .. } => {}
             other => {
                 return Err(Error::unsupported(format!(
                     "{} of column \"{name}\" is not supported on columns tables",
                     clause(other)
                 ))
-                .with_hint("only NULL and NOT NULL are"));
+                .with_hint("NOT NULL, DEFAULT and CHECK are"));
             }
         }
     }
     let ty = def.ty.as_ref().ok_or_else(|| Error::bug("a column without a type"))?;
     Ok(ColumnSpec { ty: data_type(&name, ty)?, name, nullable, role })
+}
+
+/// Error for a default of a key column: a row without its key would be one of another series.
+pub(super) fn default_of_key(column: &str) -> Error {
+    Error::unsupported(format!("DEFAULT of key column \"{column}\" is not supported on columns tables"))
+        .with_hint("fields and the time can have defaults")
 }
 
 /// The words of a column's constraint, for messages.
@@ -218,7 +263,7 @@ fn clause(kind: &ColumnConstraintKind) -> &'static str {
 ///
 /// # Errors
 /// 0A000 naming the supported types.
-fn data_type(column: &str, ty: &TypeName) -> Result<DataType> {
+pub(super) fn data_type(column: &str, ty: &TypeName) -> Result<DataType> {
     let is_plain = ty.name.schema().is_none_or(|schema| schema == "pg_catalog")
         && ty.dimensions.is_empty()
         && !ty.is_set
@@ -242,10 +287,15 @@ fn data_type(column: &str, ty: &TypeName) -> Result<DataType> {
             .with_hint("use timestamptz; it stores the moment, and the session's TimeZone says how it is shown"));
         }
         _ => {
-            let text = format!("column \"{column}\": type {ty} is not supported on columns tables");
-            return Err(Error::unsupported(text).with_hint(format!("supported types: {TYPES}")));
+            return Err(unsupported_type(column, &ty.to_string()));
         }
     })
+}
+
+/// Error for a type that `columns` tables do not have.
+pub(super) fn unsupported_type(column: &str, ty: &str) -> Error {
+    let text = format!("column \"{column}\": type {ty} is not supported on columns tables");
+    Error::unsupported(text).with_hint(format!("supported types: {TYPES}"))
 }
 
 /// Whether the modifiers of numeric are `(20)` or `(20, 0)`.
@@ -422,7 +472,7 @@ fn refuse_constraints(create: &CreateTable) -> Result<()> {
                 Some("PRIMARY KEY with index parameters")
             }
             TableConstraintKind::PrimaryKey { .. } => None,
-            TableConstraintKind::Check(_) => Some("CHECK"),
+            TableConstraintKind::Check(_) => None,
             TableConstraintKind::Unique { .. } | TableConstraintKind::UniqueUsingIndex(_) => Some("UNIQUE"),
             TableConstraintKind::PrimaryKeyUsingIndex(_) => Some("PRIMARY KEY USING INDEX"),
             TableConstraintKind::Exclude(_) => Some("EXCLUDE"),
@@ -433,7 +483,7 @@ fn refuse_constraints(create: &CreateTable) -> Result<()> {
     match what {
         None => Ok(()),
         Some(what) => Err(Error::unsupported(format!("constraint {what} is not supported on columns tables"))
-            .with_hint("only PRIMARY KEY (key columns, time) is")),
+            .with_hint("PRIMARY KEY (key columns, time) and CHECK are")),
     }
 }
 
@@ -487,7 +537,7 @@ fn create_schema(session: &mut Session, create: &CreateSchema) -> Result<Outcome
     Ok(Outcome::command("CREATE SCHEMA"))
 }
 
-fn alter_columns_table(session: &mut Session, alter: &AlterTable) -> Result<Outcome> {
+async fn alter_columns_table(session: &mut Session, parsed: &Parsed, alter: &AlterTable) -> Result<Outcome> {
     let context = session.context();
     let table = match find_table(&context, &alter.name) {
         Ok(table) => table,
@@ -497,38 +547,18 @@ fn alter_columns_table(session: &mut Session, alter: &AlterTable) -> Result<Outc
         }
         Err(error) => return Err(error),
     };
-    let table = alter_table::without_columns(session, table, &alter.actions)?;
-    let (mut columns, mut options) = (Vec::new(), None);
+    let table = column_constraints::alter(session, parsed, alter, &table).await?;
+    let mut options = None;
     for action in &alter.actions {
-        let (column, if_not_exists) = match action {
+        match action {
             AlterTableAction::SetOptions(list) => {
                 set_options(options.get_or_insert_with(|| table.options.clone()), list)?;
-                continue;
             }
             AlterTableAction::ResetOptions(list) => {
                 reset_options(options.get_or_insert_with(|| table.options.clone()), list)?;
-                continue;
             }
-            AlterTableAction::AddColumn { column, if_not_exists } => (column, if_not_exists),
-            AlterTableAction::DropColumn { .. } | AlterTableAction::DropNotNull(_) => continue,
-            _ => {
-                return Err(Error::unsupported("this ALTER TABLE is not supported on columns tables").with_hint(
-                    "ADD COLUMN, DROP COLUMN, RENAME, SET SCHEMA, DROP NOT NULL, SET (retention, history) and RESET (retention) are",
-                ));
-            }
-        };
-        let spec = column_spec(column, ColumnRole::Field)?;
-        if *if_not_exists && table.column(&spec.name).is_some() {
-            session.notice(format!(
-                "column \"{}\" of relation \"{}\" already exists, skipping",
-                spec.name, table.name.table
-            ));
-        } else {
-            columns.push(spec);
+            _ => {}
         }
-    }
-    if !columns.is_empty() {
-        session.writer()?.add_columns(&table.name, &columns)?;
     }
     if let Some(options) = options {
         session.writer()?.set_options(&table.name, options)?;

@@ -325,16 +325,18 @@ fn definition(table: &RowTable, given: &Given<'_>) -> Result<String> {
         }
     }
     let partition = if schema.columns[at].ty == Type::Int8 { Some(given.steps()?) } else { given.partition()? };
-    if !schema.checks.is_empty() || !schema.foreign_keys.is_empty() {
-        let text = format!("table \"{}\" has CHECK or FOREIGN KEY constraints", schema.name.table);
+    if !schema.foreign_keys.is_empty() {
+        let text = format!("table \"{}\" has FOREIGN KEY constraints", schema.name.table);
         return Err(Error::unsupported(text).with_hint("columns tables have none"));
     }
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     let mut columns = Vec::new();
     for (place, column) in schema.shown() {
-        if column.default.as_deref().is_some_and(|default| !default.eq_ignore_ascii_case("null")) {
-            let text = format!("column \"{}\" has a default, and columns of hypertables have none here", column.name);
-            return Err(Error::unsupported(text));
+        let default = column.default.as_deref().filter(|default| !default.eq_ignore_ascii_case("null"));
+        // The sequence may belong to the column, and so be dropped with the table.
+        if default.is_some_and(|default| default.contains("nextval")) {
+            let text = format!("column \"{}\" has a default that calls a sequence", column.name);
+            return Err(Error::unsupported(text).with_hint("drop the default, and set it again afterwards"));
         }
         if column.generated.is_some() {
             let text = format!("column \"{}\" is generated, and columns of hypertables are not here", column.name);
@@ -342,10 +344,13 @@ fn definition(table: &RowTable, given: &Given<'_>) -> Result<String> {
         }
         // JSON is stored as its text.
         let is_json = matches!(column.ty.oid(), oid::JSON | oid::JSONB);
-        let ty = if is_json { "text".to_owned() } else { column.ty.to_string() };
+        let ty = if is_json { "text".to_owned() } else { column.type_sql() };
         let not_null = if column.not_null || place == at { " NOT NULL" } else { "" };
-        columns.push(format!("{} {ty}{not_null}", quoted(&column.name)));
+        let default = default.map_or_else(String::new, |default| format!(" DEFAULT {default}"));
+        columns.push(format!("{} {ty}{default}{not_null}", quoted(&column.name)));
     }
+    let check = |check: &model::RowCheck| format!("CONSTRAINT {} CHECK ({})", quoted(&check.name), check.condition);
+    columns.extend(schema.checks.iter().map(check));
     let mut options = vec!["store = 'columns'".to_owned(), format!("time = '{}'", time.replace('\'', "''"))];
     if let Some(key) = key(table, at)? {
         options.push(format!("key = '{}'", key.join(", ").replace('\'', "''")));

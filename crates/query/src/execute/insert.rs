@@ -19,7 +19,7 @@ use relational::arrow::cast;
 use relational::types::{Value, sql_name, timestamptz};
 use rustc_hash::FxHashMap;
 
-use super::query;
+use super::{query, table_rules};
 use crate::builder::{RowBuilder, null_error};
 use crate::plan::insert::{Cell, InsertPlan, Source};
 use crate::plan::{self, Plan, Prepared};
@@ -74,10 +74,11 @@ async fn execute_anew(session: &mut Session, prepared: &Prepared, values: &[Valu
 }
 
 fn insert_rows(session: &mut Session, plan: &InsertPlan, rows: &[Vec<Cell>], values: &[Value]) -> Result<usize> {
-    let zone = session.settings.zone();
     let now = Value::Timestamptz(session.now_ns());
     let repeats = plan.repeats(values);
     let count = rows.len() * repeats;
+    let defaults = defaults(session, plan, rows, count)?;
+    let zone = session.settings.zone();
     let mut builder = RowBuilder::new(&plan.table, &plan.targets, zone, count)?;
     for number in 0..count {
         let (row, values) = match repeats {
@@ -88,12 +89,38 @@ fn insert_rows(session: &mut Session, plan: &InsertPlan, rows: &[Vec<Cell>], val
             Cell::Value(value) => value,
             Cell::Parameter(number) => values.get(*number).unwrap_or(&Value::Null),
             Cell::Now => &now,
+            Cell::Default(at) => {
+                defaults.iter().find(|(known, _)| known == at).map_or(&Value::Null, |(_, values)| &values[number])
+            }
         };
         builder.push(&value).map_err(|error| in_row(error, number, count))?;
     }
     let batch = builder.finish(plan.op.clone())?;
-    session.writer()?.write(plan.table.id, batch)?;
+    table_rules::write(session, &plan.table, batch)?;
     Ok(count)
+}
+
+/// The values of each column for the rows that have its default: position of the column, and a value for each row.
+fn defaults(
+    session: &mut Session,
+    plan: &InsertPlan,
+    rows: &[Vec<Cell>],
+    count: usize,
+) -> Result<Vec<(usize, Vec<Value>)>> {
+    let mut defaults: Vec<(usize, Vec<Value>)> = Vec::new();
+    for cell in rows.iter().flatten() {
+        let Cell::Default(at) = cell else { continue };
+        if defaults.iter().any(|(known, _)| known == at) {
+            continue;
+        }
+        let has = |row: &Vec<Cell>| row.iter().any(|cell| matches!(cell, Cell::Default(other) if other == at));
+        let is_needed = |number: usize| has(if count > rows.len() { &rows[0] } else { &rows[number] });
+        let needed = (0..count).filter(|number| is_needed(*number)).count();
+        let mut values = table_rules::default_values(session, &plan.table, *at, needed)?.into_iter();
+        let value = |number| if is_needed(number) { values.next().unwrap_or(Value::Null) } else { Value::Null };
+        defaults.push((*at, (0..count).map(value).collect()));
+    }
+    Ok(defaults)
 }
 
 fn in_row(error: Error, number: usize, rows: usize) -> Error {
@@ -117,20 +144,21 @@ async fn insert_query(session: &mut Session, plan: &InsertPlan, query: &Prepared
         let batch = batch?;
         count += batch.num_rows();
         if batch.num_rows() > 0 {
-            let batch = to_batch(plan, &batch, &zone)?;
-            session.writer()?.write(plan.table.id, batch)?;
+            let batch = to_batch(session, plan, &batch, &zone)?;
+            table_rules::write(session, &plan.table, batch)?;
         }
     }
     Ok(count)
 }
 
 /// Converts a query's batch to a batch of the table.
-fn to_batch(plan: &InsertPlan, batch: &RecordBatch, zone: &str) -> Result<Batch> {
+fn to_batch(session: &mut Session, plan: &InsertPlan, batch: &RecordBatch, zone: &str) -> Result<Batch> {
     let table = &plan.table;
     let mut arrays: Vec<Option<ArrayRef>> = vec![None; table.columns.len()];
     for (target, array) in plan.targets.iter().zip(batch.columns()) {
-        arrays[*target] = Some(assign(&table.columns[*target], array, zone)?);
+        arrays[*target] = Some(assign_to(table, &table.columns[*target], array, zone)?);
     }
+    table_rules::fill(session, table, &mut arrays, batch.num_rows())?;
     batch_of(table, &plan.op, &arrays, batch.num_rows())
 }
 
@@ -138,10 +166,11 @@ fn to_batch(plan: &InsertPlan, batch: &RecordBatch, zone: &str) -> Result<Batch>
 /// fields are kept without a copy.
 ///
 /// # Errors
-/// 23502 for NULL in a NOT NULL column.
+/// 23502 for NULL in a key column that is NOT NULL, or in the time; fields are checked by [`table_rules::write`].
 pub(crate) fn batch_of(table: &Table, op: &Op, arrays: &[Option<ArrayRef>], rows: usize) -> Result<Batch> {
     for (column, array) in table.columns.iter().zip(arrays) {
-        if !column.nullable && array.as_ref().is_none_or(|array| array.logical_null_count() > 0) {
+        let is_field = column.role == ColumnRole::Field;
+        if !column.nullable && !is_field && array.as_ref().is_none_or(|array| array.logical_null_count() > 0) {
             return Err(null_error(table, column));
         }
     }
@@ -158,6 +187,34 @@ pub(crate) fn batch_of(table: &Table, op: &Op, arrays: &[Option<ArrayRef>], rows
         .collect();
     fields.sort_by_key(|(id, _)| *id);
     Ok(Batch::new(keys, Rows::new(series, times, Ops::All(op.clone()), fields)))
+}
+
+/// Like [`assign`], for a column that may have an enum type: labels become their numbers.
+///
+/// # Errors
+/// 22P02 for a text that is no label; as [`assign`].
+pub(crate) fn assign_to(table: &Table, column: &model::Column, array: &ArrayRef, zone: &str) -> Result<ArrayRef> {
+    let Some(oid) = table.enum_type(column) else { return assign(column, array, zone) };
+    let is_text = |ty: &Arrow| ty.is_string() || matches!(ty, Arrow::Dictionary(_, values) if values.is_string());
+    match array.data_type() {
+        ty if is_text(ty) => labels(oid, array),
+        Arrow::UInt32 | Arrow::Null => cast(array, &Arrow::Int64),
+        other => {
+            let (to, from) = (catalog::builtin().type_name(catalog::TypeId(oid)), sql_name(other));
+            let text = format!("column \"{}\" is of type {to} but expression is of type {from}", column.name);
+            Err(Error::new(SqlState::DATATYPE_MISMATCH, text).with_hint("rewrite or cast the expression"))
+        }
+    }
+}
+
+/// The numbers of labels of an enum type.
+fn labels(oid: u32, array: &ArrayRef) -> Result<ArrayRef> {
+    let missing = || Error::new(SqlState::UNDEFINED_OBJECT, format!("type with OID {oid} does not exist"));
+    let spec = model::user_types::find(oid).ok_or_else(missing)?;
+    let texts = cast(array, &Arrow::Utf8)?;
+    let number = |label: Option<&str>| label.map(|label| model::enum_value(&spec, label)).transpose();
+    let values = texts.as_string::<i32>().iter().map(number).collect::<Result<arrow_array::Int64Array>>()?;
+    Ok(Arc::new(values))
 }
 
 /// PostgreSQL's assignment casts: between numeric types, from any type to text, and from text literals to any type.

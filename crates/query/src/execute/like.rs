@@ -72,11 +72,13 @@ struct Source<'a> {
 impl<'a> Source<'a> {
     fn find(context: &StatementContext, like: &'a LikeClause) -> Result<Source<'a>> {
         let named = Named { snapshot: &context.reads.snapshot, settings: &context.settings };
+        let of_rows = |schema: model::RowSchemaRef| {
+            let columns = schema.shown().map(|(_, column)| (column.name.clone(), column.type_sql(), column.not_null));
+            Source { like, columns: columns.collect(), rows: Some(schema) }
+        };
         let no_type = |name: &str| Error::unsupported(format!("column \"{name}\" has a type that a table cannot have"));
         if let Some(table) = named.find(&like.table) {
-            let columns =
-                table.schema.shown().map(|(_, column)| (column.name.clone(), column.type_sql(), column.not_null));
-            return Ok(Source { like, columns: columns.collect(), rows: Some(table.schema.clone()) });
+            return Ok(of_rows(table.schema.clone()));
         }
         let columns = match named.view(&like.table) {
             Some(view) => {
@@ -88,6 +90,9 @@ impl<'a> Source<'a> {
             }
             None => {
                 let table = find_table(context, &like.table)?;
+                if !table.rules.is_empty() {
+                    return Ok(of_rows(table.as_row_schema().into()));
+                }
                 let column = |column: &model::Column| {
                     let oid = ingest::copy::oid_of(column.ty);
                     let ty = Type::from_oid(oid, -1).ok_or_else(|| no_type(&column.name))?;

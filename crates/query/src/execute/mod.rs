@@ -2,6 +2,7 @@
 
 mod advisory;
 mod alter_table;
+mod column_constraints;
 mod comment;
 pub(crate) mod copy;
 mod create_as;
@@ -14,6 +15,7 @@ mod extension;
 mod hypertable;
 pub(crate) mod insert;
 mod like;
+mod line_rules;
 mod maintenance;
 mod materialized_view;
 mod modify;
@@ -25,6 +27,7 @@ pub(crate) mod routine;
 pub(crate) mod rows;
 mod set;
 mod sleep;
+pub(crate) mod table_rules;
 mod table_store;
 mod transaction;
 mod user_types;

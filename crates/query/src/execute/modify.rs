@@ -1,4 +1,4 @@
-//! UPDATE and DELETE of `columns` tables, and INSERT with RETURNING.
+//! UPDATE, DELETE and MERGE of `columns` tables, and INSERT with RETURNING.
 //!
 //! A query computes the rows in the statement's snapshot, then they are written by the path of INSERT:
 //! - UPDATE of fields writes the columns of SET of each row, which replace those of the stored row.
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
+use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_select::filter::filter_record_batch;
 use columns::rows::time_values;
@@ -26,18 +26,19 @@ use relational::scan::BATCH_ROWS;
 use relational::types::{OutputColumn, Value};
 use rustc_hash::FxHashSet;
 
-use super::insert::{assign, batch_of, keys_of};
+use super::insert::{assign_to, batch_of, keys_of};
 use super::query::{Over, ready_of};
 use super::rows::until_durable;
+use super::table_rules;
 use crate::errors::locate;
-use crate::plan::modify::{Modification, ModifyPlan};
+use crate::plan::modify::{Branch, Modification, ModifyPlan};
 use crate::plan::rows::Verb;
 use crate::plan::{Prepared, delete};
 use crate::result::Outcome;
 use crate::session::Session;
 use crate::statement::Command;
 
-/// Runs an UPDATE, DELETE or INSERT … RETURNING.
+/// Runs an UPDATE, DELETE, MERGE or INSERT … RETURNING.
 pub(crate) async fn execute(
     session: &mut Session,
     prepared: &Prepared,
@@ -117,7 +118,7 @@ fn modification(session: &mut Session, prepared: &Prepared, plan: &ModifyPlan) -
     let Command::Change(change) = &statement.0.command else {
         return Err(Error::bug("a change that is none"));
     };
-    let of = Modification::of(session, statement, change, &plan.parameters)?;
+    let of = Modification::of(session, statement, change, &plan.parameters, &mut table_rules::default_values)?;
     let shown = |columns: &Option<Vec<OutputColumn>>| {
         let types = |list: &Vec<OutputColumn>| list.iter().map(|one| (one.name.clone(), one.oid, one.typmod)).collect();
         columns.as_ref().map::<Vec<(String, u32, i32)>, _>(types)
@@ -179,12 +180,14 @@ struct LastRow {
     row_number: Option<i64>,
 }
 
-/// A running UPDATE, DELETE or INSERT.
+/// A running UPDATE, DELETE, MERGE or INSERT.
 struct Running {
     of: Modification,
     zone: Arc<str>,
     /// Rows changed so far, before the change. Of an UPDATE that moves no row, only if a row can occur several times.
     old: RowSet,
+    /// Rows that MERGE has changed, before the change.
+    touched: RowSet,
     /// The last row, in a table without a key.
     last: Option<LastRow>,
     /// Rows to write when all deletes are known, as the query gave them.
@@ -206,13 +209,81 @@ impl Running {
         let held = session.database.engine().memory().reservation(Work::Statements);
         let zone = session.settings.time_zone();
         let (kept, returned) = (Vec::new(), Vec::new());
-        Ok(Running { of, zone, old: RowSet::default(), last: None, kept, returned, row_bytes: 0, held, count: 0 })
+        Ok(Running {
+            of,
+            zone,
+            old: RowSet::default(),
+            touched: RowSet::default(),
+            last: None,
+            kept,
+            returned,
+            row_bytes: 0,
+            held,
+            count: 0,
+        })
     }
 
     /// Whether SET can change the key or the time of a row.
     fn moves(&self) -> bool {
-        let is_field = |at: &usize| self.of.table.columns[*at].role == ColumnRole::Field;
-        !self.of.layout.assigned.iter().all(is_field)
+        self.are_moved(&self.of.layout.assigned)
+    }
+
+    fn are_moved(&self, assigned: &[usize]) -> bool {
+        assigned.iter().any(|at| self.of.table.columns[*at].role != ColumnRole::Field)
+    }
+
+    /// Rows of a MERGE.
+    fn merge(&mut self, session: &mut Session, batch: &RecordBatch) -> Result<()> {
+        let action = self.of.layout.action.ok_or_else(|| Error::bug("a MERGE without branches"))?;
+        let actions = batch.column(action).as_primitive::<Int32Type>().clone();
+        let branches = std::mem::take(&mut self.of.layout.branches);
+        for (number, branch) in branches.iter().enumerate() {
+            let is_it: BooleanArray = actions.iter().map(|action| Some(action == i32::try_from(number).ok())).collect();
+            let rows = filter_record_batch(batch, &is_it).map_err(Error::bug)?;
+            if rows.num_rows() > 0 {
+                self.merge_branch(session, branch, rows)?;
+            }
+        }
+        self.of.layout.branches = branches;
+        Ok(())
+    }
+
+    fn merge_branch(&mut self, session: &mut Session, branch: &Branch, rows: RecordBatch) -> Result<()> {
+        self.count += rows.num_rows() as u64;
+        let is_moved = match branch {
+            Branch::Nothing => return Ok(()),
+            Branch::Insert => {
+                self.keep(rows);
+                return Ok(());
+            }
+            Branch::Delete => true,
+            Branch::Update(assigned) => self.are_moved(assigned),
+        };
+        let (keys, series, times) = self.identity(&rows)?;
+        if self.touched.add(&keys, &series, &times)?.contains(&false) {
+            let text = "MERGE command cannot affect row a second time";
+            let hint = "Ensure that not more than one source row matches any one target row.";
+            return Err(Error::new(SqlState::CARDINALITY_VIOLATION, text).with_hint(hint));
+        }
+        if is_moved {
+            self.old.add(&keys, &series, &times)?;
+        }
+        match branch {
+            Branch::Update(_) if is_moved => self.keep(rows),
+            Branch::Update(assigned) => self.update_fields(session, &rows, assigned)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Writes the columns of SET of rows that stay where they are.
+    fn update_fields(&self, session: &mut Session, rows: &RecordBatch, assigned: &[usize]) -> Result<()> {
+        let table = &self.of.table;
+        let mut fields: Vec<_> = assigned.iter().map(|at| table.columns[*at].id).collect();
+        table_rules::with_constrained(session, table, &mut fields)?;
+        fields.sort_unstable();
+        let rows = self.new_rows(rows, &Op::Update(fields.into()))?;
+        table_rules::write(session, table, rows)
     }
 
     fn take(&mut self, session: &mut Session, batch: RecordBatch) -> Result<()> {
@@ -222,9 +293,10 @@ impl Running {
         match self.of.layout.is_changed {
             Some(_) => self.take_times(&batch)?,
             None if self.of.verb == Verb::Insert => self.insert(session, &batch)?,
+            None if self.of.verb == Verb::Merge => self.merge(session, &batch)?,
             None => self.take_rows(session, batch)?,
         }
-        self.held.resize((self.row_bytes + self.old.memory_bytes()) as u64)
+        self.held.resize((self.row_bytes + self.old.memory_bytes() + self.touched.memory_bytes()) as u64)
     }
 
     /// Rows of an INSERT.
@@ -232,7 +304,7 @@ impl Running {
         self.count += batch.num_rows() as u64;
         self.note_returned(batch)?;
         let rows = self.new_rows(batch, &Op::Replace)?;
-        session.writer()?.write(self.of.table.id, rows)
+        table_rules::write(session, &self.of.table, rows)
     }
 
     /// Rows of a table with a key.
@@ -252,11 +324,7 @@ impl Running {
         if is_update && moves {
             self.keep(batch);
         } else if is_update {
-            let table = &self.of.table;
-            let mut fields: Vec<_> = self.of.layout.assigned.iter().map(|at| table.columns[*at].id).collect();
-            fields.sort_unstable();
-            let rows = self.new_rows(&batch, &Op::Update(fields.into()))?;
-            session.writer()?.write(self.of.table.id, rows)?;
+            self.update_fields(session, &batch, &self.of.layout.assigned)?;
         }
         Ok(())
     }
@@ -324,7 +392,7 @@ impl Running {
         let identity = key_and_time(table).into_iter().zip(self.of.layout.identity.clone());
         for ((number, column), place) in identity {
             let at = usize::try_from(number - 1).map_err(Error::bug)?;
-            arrays[at] = Some(assign(column, batch.column(place), &self.zone)?);
+            arrays[at] = Some(assign_to(table, column, batch.column(place), &self.zone)?);
         }
         self.keys_and_times(&arrays, batch.num_rows())
     }
@@ -342,13 +410,14 @@ impl Running {
     fn new_rows(&self, batch: &RecordBatch, op: &Op) -> Result<Batch> {
         let table = &self.of.table;
         let columns = table.columns.iter().zip(self.of.layout.new.clone());
-        let arrays = columns.map(|(column, place)| assign(column, batch.column(place), &self.zone).map(Some));
+        let arrays = columns.map(|(column, place)| assign_to(table, column, batch.column(place), &self.zone).map(Some));
         batch_of(table, op, &arrays.collect::<Result<Vec<_>>>()?, batch.num_rows())
     }
 
     /// Writes what had to wait for the last row, and returns the result.
     async fn finish(mut self, session: &mut Session) -> Result<Outcome> {
-        let deletes = self.of.verb == Verb::Delete || self.of.layout.is_changed.is_some() || self.moves();
+        let deletes =
+            matches!(self.of.verb, Verb::Delete | Verb::Merge) || self.of.layout.is_changed.is_some() || self.moves();
         if deletes && self.count > 0 {
             if self.of.table.keyed && !self.kept.is_empty() {
                 self.check_unique().await?;
@@ -362,7 +431,7 @@ impl Running {
             self.held.shrink_to(self.row_bytes as u64);
             for batch in std::mem::take(&mut self.kept) {
                 let rows = self.new_rows(&batch, &Op::Replace)?;
-                session.writer()?.write(self.of.table.id, rows)?;
+                table_rules::write(session, &self.of.table, rows)?;
                 self.row_bytes -= batch.get_array_memory_size();
                 self.held.shrink_to(self.row_bytes as u64);
                 tokio::task::yield_now().await;
@@ -390,7 +459,7 @@ impl Running {
             let arrays = columns.map(|(column, place)| match column.role {
                 ColumnRole::Field => Ok(None),
                 ColumnRole::Key | ColumnRole::Time => {
-                    let array = assign(column, batch.column(place), &self.zone)?;
+                    let array = assign_to(&table, column, batch.column(place), &self.zone)?;
                     match !column.nullable && array.null_count() > 0 {
                         true => Err(crate::builder::null_error(&table, column)),
                         false => Ok(Some(array)),

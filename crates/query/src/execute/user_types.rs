@@ -152,7 +152,7 @@ fn dependents(session: &mut Session, spec: &TypeSpec) -> Vec<(Dependent, bool)> 
     let catalog = snapshot.catalog();
     let is_named = |sql: &String| user_types::is_named_in(spec.oid, sql);
     let (mut found, mut inherited) = (Vec::new(), Vec::new());
-    for table in catalog.row_tables() {
+    for table in catalog.row_tables().chain(catalog.tables_with_rules()) {
         let name = &table.name;
         let mut parts = table.lineage.key.iter().flat_map(|key| &key.parts);
         let is_key = parts.any(|part| match &part.source {
@@ -256,7 +256,11 @@ pub(super) async fn drop_one(session: &mut Session, parsed: &Parsed, spec: &Type
             Statement::Drop(drop) if is_drop(change) => {
                 Box::pin(dropped(session, parsed, drop)).await.map(std::mem::drop)?
             }
-            change => Box::pin(rows::define(session, parsed, change)).await.map(std::mem::drop)?,
+            change => {
+                if Box::pin(rows::define(session, parsed, change)).await?.is_none() {
+                    Box::pin(super::definition::execute(session, parsed, change)).await.map(std::mem::drop)?;
+                }
+            }
         }
     }
     session.notices.truncate(notices);

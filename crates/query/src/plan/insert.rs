@@ -18,7 +18,7 @@ use crate::plan::{Plan, Prepared, PreparedStatement};
 use crate::session::Session;
 use crate::session::context::StatementContext;
 use crate::statement::{Command, Purpose, Statement};
-use crate::tables::{column_at, find_table};
+use crate::tables::{column_at, find_table, may_default};
 
 /// An INSERT planned against one version of its table.
 pub(crate) struct InsertPlan {
@@ -65,6 +65,8 @@ pub(crate) enum Cell {
     Parameter(usize),
     /// `now()`
     Now,
+    /// The default of the column at this position of the table.
+    Default(usize),
 }
 
 impl InsertPlan {
@@ -103,11 +105,12 @@ pub(crate) fn plan(
     let table = find_table(&context, &insert.table.name).map_err(|error| locate(error, &statement.0))?;
     let targets = target_columns(&table, &insert.columns).map_err(|error| locate(error, &statement.0))?;
     let op = conflict_op(&table, insert.on_conflict.as_deref())?;
-    let Some(query) = &insert.source else {
-        return Err(Error::unsupported("INSERT … DEFAULT VALUES is not supported: every row needs a time"));
-    };
     let mut parameters = declared.to_vec();
     parameters.resize(statement.0.parameters, 0);
+    let Some(query) = &insert.source else {
+        let (targets, rows) = with_defaults(&table, Vec::new(), vec![Vec::new()]);
+        return Ok(InsertPlan { table, targets, source: Source::Rows(rows), op, parameters });
+    };
     if let QueryBody::Values(values) = &query.body
         && insert.with.is_none()
         && query.with.is_none()
@@ -118,7 +121,7 @@ pub(crate) fn plan(
         check_widths(&table, insert.columns.is_empty(), targets.len(), values)?;
         let width = values.first().map_or(0, Vec::len);
         if let Some(rows) = simple_rows(&table, &targets[..width], values, &mut parameters) {
-            let targets = targets[..width].to_vec();
+            let (targets, rows) = with_defaults(&table, targets[..width].to_vec(), rows);
             parameters.iter_mut().filter(|oid| **oid == 0).for_each(|oid| *oid = pg::types::oid::TEXT);
             return Ok(InsertPlan { table, targets, source: Source::Rows(rows), op, parameters });
         }
@@ -133,7 +136,7 @@ fn type_bare_parameters(table: &Table, targets: &[usize], query: &tree::Query, p
         if let ExprKind::Parameter(number) = expr.kind
             && let Some(oid @ 0) = parameters.get_mut(number as usize - 1)
         {
-            *oid = ingest::copy::oid_of(table.columns[*target].ty);
+            *oid = type_of(table, &table.columns[*target]);
         }
     };
     match &query.body {
@@ -166,7 +169,9 @@ fn planned_query(
     declared: &[u32],
 ) -> Result<InsertPlan> {
     let Into { table, targets, op } = into;
-    let source = source_of(insert, &table, &targets)?;
+    let context = session.context();
+    let catalog = context.reads.snapshot.catalog();
+    let source = source_of(insert, &table, &targets, &|column| binding::default_of_column(&table, column, catalog))?;
     let inner = binding::statement_of(source, &statement.0, Purpose::Columns);
     let plan = query::plan(session, &inner, declared)?;
     let given = plan.columns.len();
@@ -175,7 +180,7 @@ fn planned_query(
     }
     let targets = targets[..given].to_vec();
     for (target, column) in targets.iter().zip(&plan.columns) {
-        check_assignment(&table.columns[*target], TypeId(column.oid))?;
+        check_assignment(&table, &table.columns[*target], TypeId(column.oid))?;
     }
     let parameters = plan.parameters.clone();
     let columns = Some(plan.columns.clone());
@@ -189,25 +194,33 @@ fn planned_query(
     Ok(InsertPlan { table, targets, source: Source::Query(Prepared(Arc::new(prepared))), op, parameters })
 }
 
-/// The query of an INSERT. Values of VALUES are cast to the types of their columns; DEFAULT is NULL, because columns of
-/// these tables have no defaults.
-fn source_of(insert: &Insert, table: &Table, targets: &[usize]) -> Result<tree::Query> {
+/// The query of an INSERT. Values of VALUES are cast to the types of their columns, and DEFAULT is the default of its column.
+fn source_of(
+    insert: &Insert,
+    table: &Table,
+    targets: &[usize],
+    default: &dyn Fn(&model::Column) -> Option<String>,
+) -> Result<tree::Query> {
     let mut query = binding::source_of_insert(insert)?;
     match &mut query.body {
         QueryBody::Values(rows) => {
             for row in rows {
                 for (target, value) in targets.iter().zip(row) {
+                    let column = &table.columns[*target];
                     if value.kind == ExprKind::Default {
-                        value.kind = ExprKind::Null;
+                        value.kind = match default(column) {
+                            Some(sql) => parser::parse_expr(&sql)?.kind,
+                            None => ExprKind::Null,
+                        };
                     }
-                    cast_to(&table.columns[*target], value);
+                    cast_to(table, column, value);
                 }
             }
         }
         QueryBody::Select(select) => {
             for (target, item) in targets.iter().zip(&mut select.targets) {
                 if matches!(item.expr.kind, ExprKind::String(_) | ExprKind::Null) {
-                    cast_to(&table.columns[*target], &mut item.expr);
+                    cast_to(table, &table.columns[*target], &mut item.expr);
                 }
             }
         }
@@ -217,19 +230,23 @@ fn source_of(insert: &Insert, table: &Table, targets: &[usize]) -> Result<tree::
 }
 
 /// Makes a value one of a column's type.
-fn cast_to(column: &model::Column, value: &mut Expr) {
+fn cast_to(table: &Table, column: &model::Column, value: &mut Expr) {
     let at = value.at;
     let of = std::mem::replace(value, Expr::new(ExprKind::Null, at));
     let ty = TypeId(ingest::copy::oid_of(column.ty));
     let name = catalog::builtin().type_row(ty).map_or("text", |row| row.name);
-    let ty = tree::TypeName { name: tree::Name::system(name, at), at, ..tree::TypeName::default() };
+    let mut named = tree::Name::system(name, at);
+    if let Some(oid) = table.enum_type(column) {
+        named.name = tree::Ident::new(model::user_types::reference(oid));
+    }
+    let ty = tree::TypeName { name: named, at, ..tree::TypeName::default() };
     let cast = tree::Cast { expr: of, ty, syntax: tree::CastSyntax::Operator };
     *value = Expr::new(ExprKind::Cast(Box::new(cast)), at);
 }
 
 /// Checks that values of a type can be assigned to a column.
-fn check_assignment(column: &model::Column, from: TypeId) -> Result<()> {
-    let to = TypeId(ingest::copy::oid_of(column.ty));
+fn check_assignment(table: &Table, column: &model::Column, from: TypeId) -> Result<()> {
+    let to = TypeId(type_of(table, column));
     let context = CastContext::Assignment;
     if from == to || catalog::builtin().cast(from, to, context).is_some() {
         return Ok(());
@@ -237,11 +254,16 @@ fn check_assignment(column: &model::Column, from: TypeId) -> Result<()> {
     let text = format!(
         "column \"{}\" is of type {} but expression is of type {}",
         column.name,
-        column.ty.sql_name(),
+        catalog::builtin().type_name(to),
         catalog::builtin().type_name(from)
     );
     let hint = "You will need to rewrite or cast the expression.";
     Err(Error::new(SqlState::DATATYPE_MISMATCH, text).with_hint(hint))
+}
+
+/// OID of the type of a column's values in statements.
+fn type_of(table: &Table, column: &model::Column) -> u32 {
+    table.enum_type(column).unwrap_or_else(|| ingest::copy::oid_of(column.ty))
 }
 
 /// Positions of the named columns; all columns if no name is given.
@@ -295,21 +317,41 @@ fn check_widths(table: &Table, takes_fewer: bool, targets: usize, rows: &[Vec<Ex
 
 /// The rows as cells, if every value is a literal, a parameter or `now()`. Untyped parameters get their column's type.
 fn simple_rows(table: &Table, targets: &[usize], rows: &[Vec<Expr>], parameters: &mut [u32]) -> Option<Vec<Vec<Cell>>> {
+    // Labels of enum types are read by the binder.
+    if targets.iter().any(|target| table.enum_type(&table.columns[*target]).is_some()) {
+        return None;
+    }
     let mut all = Vec::with_capacity(rows.len());
     for row in rows {
         let mut cells = Vec::with_capacity(row.len());
         for (expr, target) in row.iter().zip(targets) {
-            let cell = simple_cell(expr)?;
+            let column = &table.columns[*target];
+            let cell = match expr.kind {
+                ExprKind::Default if may_default(table, column) => Cell::Default(*target),
+                _ => simple_cell(expr)?,
+            };
             if let Cell::Parameter(number) = cell
                 && let Some(oid @ 0) = parameters.get_mut(number)
             {
-                *oid = ingest::copy::oid_of(table.columns[*target].ty);
+                *oid = ingest::copy::oid_of(column.ty);
             }
             cells.push(cell);
         }
         all.push(cells);
     }
     Some(all)
+}
+
+/// Rows that give all columns with defaults a value, and their targets.
+fn with_defaults(table: &Table, mut targets: Vec<usize>, mut rows: Vec<Vec<Cell>>) -> (Vec<usize>, Vec<Vec<Cell>>) {
+    let given = targets.len();
+    for (at, column) in table.columns.iter().enumerate() {
+        if may_default(table, column) && !targets[..given].contains(&at) {
+            targets.push(at);
+            rows.iter_mut().for_each(|row| row.push(Cell::Default(at)));
+        }
+    }
+    (targets, rows)
 }
 
 fn simple_cell(expr: &Expr) -> Option<Cell> {

@@ -64,7 +64,7 @@ pub(crate) enum Plan {
     /// DECLARE of a cursor for this query.
     Declare(Prepared),
     Feed(Box<FeedPlan>),
-    /// UPDATE, DELETE or INSERT … RETURNING of a `columns` table.
+    /// UPDATE, DELETE, MERGE or INSERT … RETURNING of a `columns` table.
     Modify(Box<ModifyPlan>),
     Advisory(Box<Calls>),
     /// A query that calls functions of users and that the session computes itself.
@@ -236,13 +236,11 @@ impl Session {
                 let plan = insert::plan(self, statement, insert, types)?;
                 Ok((plan.parameters.clone(), None, Plan::Insert(Box::new(plan))))
             }
-            Change::Insert(_) | Change::Update(_) | Change::Delete(_) => {
+            Change::Insert(_) | Change::Update(_) | Change::Delete(_) | Change::Merge(_) => {
                 let plan = modify::plan(self, statement, change, types).map_err(|error| locate(error, &statement.0))?;
                 Ok((plan.parameters.clone(), plan.columns.clone(), Plan::Modify(Box::new(plan))))
             }
-            _ => Err(Error::unsupported("MERGE is not supported on columns tables").with_hint(
-                "INSERT … ON CONFLICT (…) DO UPDATE replaces rows, and UPDATE and DELETE take FROM and USING",
-            )),
+            _ => Err(Error::bug("a change that is none")),
         }
     }
 

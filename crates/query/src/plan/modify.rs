@@ -1,5 +1,8 @@
-//! Planning of UPDATE and DELETE of `columns` tables with any condition, and of INSERT with RETURNING: a query gives the rows to
-//! change, the rows to write in their place and the rows of RETURNING.
+//! Planning of UPDATE and DELETE of `columns` tables with any condition, of MERGE, and of INSERT with RETURNING: a query gives the
+//! rows to change, the rows to write in their place and the rows of RETURNING.
+
+mod merge;
+mod sequences;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,9 +16,10 @@ use catalog::{TypeId, Volatility, builtin};
 use model::{Error, Result, TableRef};
 use parser::ast as tree;
 use pg_catalog::oids::{Part, table_of};
-use relational::types::OutputColumn;
+use relational::types::{OutputColumn, Value};
 use scalar::{BooleanTest, Call, Expr, ExprKind, Place, Subquery, SubqueryKind};
 
+use self::sequences::{Defaults, with_numbers};
 use super::query::{QueryPlan, plan_bound};
 use super::rows::Verb;
 use super::volatile::is_volatile;
@@ -25,7 +29,7 @@ use crate::session::context::StatementContext;
 use crate::statement::{Command, Purpose, Statement};
 use crate::tables::{find_table, find_view, names_any};
 
-/// A planned UPDATE, DELETE or INSERT … RETURNING. Each execution plans it again, in its snapshot.
+/// A planned UPDATE, DELETE, MERGE or INSERT … RETURNING. Each execution plans it again, in its snapshot.
 pub(crate) struct ModifyPlan {
     pub(crate) verb: Verb,
     /// OIDs of the parameters.
@@ -36,7 +40,7 @@ pub(crate) struct ModifyPlan {
     pub(crate) fields: Vec<Arrow>,
 }
 
-/// Plans an UPDATE, DELETE or INSERT … RETURNING of a `columns` table.
+/// Plans an UPDATE, DELETE, MERGE or INSERT … RETURNING of a `columns` table.
 ///
 /// # Errors
 /// Errors of PostgreSQL's parse analysis; 0A000 for `WHERE CURRENT OF`.
@@ -46,7 +50,10 @@ pub(crate) fn plan(
     change: &tree::Statement,
     declared: &[u32],
 ) -> Result<ModifyPlan> {
-    let Modification { verb, query, layout, columns, .. } = Modification::of(session, statement, change, declared)?;
+    // Numbers are taken from sequences when the statement runs.
+    let mut defaults = |_: &mut Session, _: &TableRef, _, rows| Ok(vec![Value::Int64(0); rows]);
+    let planned = Modification::of(session, statement, change, declared, &mut defaults)?;
+    let Modification { verb, query, layout, columns, .. } = planned;
     let fields = query.fields[layout.returning].to_vec();
     Ok(ModifyPlan { verb, parameters: query.parameters, columns, fields })
 }
@@ -77,9 +84,22 @@ pub(crate) struct Layout {
     pub(crate) is_changed: Option<usize>,
     /// Number of the table's row, if the table has no key and rows can occur several times.
     pub(crate) row_number: Option<usize>,
+    /// Number of the branch of MERGE that acts on the row.
+    pub(crate) action: Option<usize>,
+    /// Branches of MERGE.
+    pub(crate) branches: Vec<Branch>,
     /// All columns of the row after the change; for a DELETE from a table without a key, of the row as it is, else empty.
     pub(crate) new: Range<usize>,
     pub(crate) returning: Range<usize>,
+}
+
+/// A branch of MERGE.
+pub(crate) enum Branch {
+    Nothing,
+    Delete,
+    /// Columns that SET assigns to, sorted.
+    Update(Vec<usize>),
+    Insert,
 }
 
 impl Modification {
@@ -88,24 +108,27 @@ impl Modification {
         statement: &Statement,
         change: &tree::Statement,
         declared: &[u32],
+        defaults: Defaults<'_>,
     ) -> Result<Modification> {
         let (verb, target) = match change {
             tree::Statement::Update(update) => (Verb::Update, &update.table.name),
             tree::Statement::Delete(delete) => (Verb::Delete, &delete.table.name),
             tree::Statement::Insert(insert) => (Verb::Insert, &insert.table.name),
+            tree::Statement::Merge(merge) => (Verb::Merge, &merge.table.name),
             _ => return Err(Error::bug("a change of another kind")),
         };
         let context = if reads_rows(session, change) { session.context_of_newest() } else { session.context() };
         if find_view(&context, target).is_none() {
             find_table(&context, target)?;
         }
+        let change = &*with_numbers(session, &context, change, defaults)?;
         let statement = statement.within(Command::Change(change.clone()), Purpose::Columns);
         let bound = binding::bind_change(&context, &statement.0, change, declared)?;
         let table = match &bound.change.change {
             Change::Update(update) => &update.table,
             Change::Delete(delete) => &delete.table,
             Change::Insert(insert) => &insert.table,
-            Change::Merge(_) => return Err(Error::bug("a change of another kind")),
+            Change::Merge(merge) => &merge.table,
         };
         let found = table_of(table.oid).filter(|(_, part)| *part == Part::Table);
         let found = found.and_then(|(id, _)| context.reads.snapshot.catalog().table_by_id(id).cloned());
@@ -128,6 +151,7 @@ impl Modification {
 /// Whether the statement reads `rows` tables.
 fn reads_rows(session: &mut Session, change: &tree::Statement) -> bool {
     let mut select = tree::Select::default();
+    let (mut conditions, no_targets) = (Vec::new(), Vec::new());
     let (with, returning, set) = match change {
         tree::Statement::Update(update) => {
             (select.from, select.filter) = (update.from.clone(), update.filter.clone());
@@ -146,13 +170,23 @@ fn reads_rows(session: &mut Session, change: &tree::Statement) -> bool {
             }
             (None, &insert.returning, &[][..])
         }
+        tree::Statement::Merge(merge) => {
+            (select.from, select.filter) = (vec![merge.source.clone(), relation(&merge.table)], Some(merge.on.clone()));
+            for branch in &merge.branches {
+                conditions.extend(branch.condition.clone());
+                match &branch.action {
+                    tree::MergeAction::Update(set) => conditions.extend(set.iter().map(set_value)),
+                    tree::MergeAction::Insert { values, .. } => conditions.extend(values.iter().flatten().cloned()),
+                    tree::MergeAction::Delete | tree::MergeAction::Nothing => {}
+                }
+            }
+            (merge.with.clone(), &no_targets, &[][..])
+        }
         _ => return false,
     };
-    let values = set.iter().map(|clause| match clause {
-        tree::SetClause::One(_, value) | tree::SetClause::Many(_, value) => value.clone(),
-    });
+    conditions.extend(set.iter().map(set_value));
     select.targets = returning.clone();
-    select.targets.extend(values.map(|expr| tree::Target { expr, alias: None }));
+    select.targets.extend(conditions.into_iter().map(|expr| tree::Target { expr, alias: None }));
     let query = tree::Query {
         with,
         body: tree::QueryBody::Select(Box::new(select)),
@@ -163,6 +197,12 @@ fn reads_rows(session: &mut Session, change: &tree::Statement) -> bool {
         at: tree::Pos(0),
     };
     names_any(session, &query)
+}
+
+fn set_value(clause: &tree::SetClause) -> tree::Expr {
+    match clause {
+        tree::SetClause::One(_, value) | tree::SetClause::Many(_, value) => value.clone(),
+    }
 }
 
 /// The changed table as an item of FROM: a view may read `rows` tables.
@@ -236,6 +276,7 @@ impl<'a> Builder<'a> {
         let ChangeStatement { change, output: returned, ctes, parameters, .. } = bound;
         let change = match change {
             Change::Insert(insert) => return Ok(self.insert(*insert, returned, ctes, parameters)),
+            Change::Merge(merge) => return self.merge(merge, ctes, parameters),
             change => change,
         };
         let Parts { old, input, set, returning } = parts(change)?;
@@ -286,6 +327,8 @@ impl<'a> Builder<'a> {
             identity: 0..numbers.len(),
             is_changed: None,
             row_number: None,
+            action: None,
+            branches: Vec::new(),
             new: 0..0,
             returning: 0..0,
         };
@@ -324,6 +367,8 @@ impl<'a> Builder<'a> {
             identity: 0..0,
             is_changed: None,
             row_number: None,
+            action: None,
+            branches: Vec::new(),
             new: 0..new.len(),
             returning: new.len()..new.len() + returned.len(),
         };

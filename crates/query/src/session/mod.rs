@@ -10,6 +10,7 @@ pub(crate) mod activity;
 pub(crate) mod advisory_locks;
 pub(crate) mod assign;
 pub(crate) mod block;
+pub(crate) mod bound_rules;
 pub(crate) mod clocks;
 pub(crate) mod context;
 pub(crate) mod cursors;
@@ -92,6 +93,8 @@ pub struct Session {
     pub(crate) routine_depth: usize,
     /// Facts by which routines read and write values, and the settings that they are of.
     pub(crate) value_facts: Option<(Arc<Settings>, Arc<scalar::Session>)>,
+    /// Rules of the `columns` table that it wrote to last.
+    pub(crate) rules: Option<Arc<bound_rules::BoundRules>>,
     /// Functions of triggers that run now.
     pub(crate) trigger_depth: i32,
     /// Iterations and calls of routines so far.
@@ -163,6 +166,7 @@ impl Session {
             routine_depth: 0,
             routine_steps: 0,
             value_facts: None,
+            rules: None,
             trigger_depth: 0,
             served: 0,
             casts: rustc_hash::FxHashMap::default(),

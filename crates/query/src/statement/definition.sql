@@ -27,7 +27,8 @@ CROSS JOIN LATERAL (SELECT c.oid::regclass::text AS name,
   (SELECT string_agg('CONSTRAINT ' || quote_ident(k.conname) || ' ' || pg_catalog.pg_get_constraintdef(k.oid), E',\n    '
      ORDER BY position(k.contype::text IN 'pucf'), k.conname)
    FROM pg_catalog.pg_constraint k
-   WHERE k.conrelid = c.oid AND k.contype IN ('p', 'u', 'c', 'f') AND k.conislocal AND NOT c.is_columns) AS constraints,
+   WHERE k.conrelid = c.oid AND k.contype IN ('p', 'u', 'c', 'f') AND k.conislocal
+     AND (k.contype = 'c' OR NOT c.is_columns)) AS constraints,
   (SELECT string_agg(split_part(o.text, '=', 1) || ' = ' || quote_literal(substr(o.text, strpos(o.text, '=') + 1)), ', ')
    FROM unnest(c.reloptions) AS o (text)) AS options,
   (SELECT string_agg(E'\n' || CASE r.relkind WHEN 'I' THEN regexp_replace(pg_catalog.pg_get_indexdef(r.oid), ' ON ONLY ', ' ON ')

@@ -98,12 +98,26 @@ impl Lowering<'_> {
             name.strip_prefix('c')
                 .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
         };
-        let is_renamed = fields.fields().iter().any(|field| is_like_ours(field.name()));
+        // `columns` tables store labels of enum types as numbers of another type.
+        let is_label = |column: &binder::tree::TableColumn, field: &arrow_schema::Field| {
+            model::user_types::is_enum(column.ty.0) && *field.data_type() == arrow_schema::DataType::Int64
+        };
+        let has_label = |(column, number): (&binder::tree::TableColumn, &u32)| {
+            let field = fields.field_with_name(&column.name);
+            field.is_ok_and(|field| is_label(column, field)) && self.used_columns().contains(number)
+        };
+        let is_renamed = fields.fields().iter().any(|field| is_like_ours(field.name()))
+            || table.columns.iter().zip(columns).any(has_label);
         let mut exprs = Vec::new();
         for (column, number) in table.columns.iter().zip(columns) {
             let Ok(field) = fields.field_with_name(&column.name) else { continue };
             let at = Column::new(Some(alias.clone()), column.name.to_string());
-            if is_renamed {
+            if is_renamed && is_label(column, field) {
+                let number_type = arrow_schema::DataType::UInt32;
+                let value = datafusion::logical_expr::cast(DfExpr::Column(at), number_type.clone());
+                exprs.push(value.alias(Self::name(*number)));
+                self.computed(*number, number_type);
+            } else if is_renamed {
                 exprs.push(DfExpr::Column(at).alias(Self::name(*number)));
                 self.computed(*number, field.data_type().clone());
             } else {

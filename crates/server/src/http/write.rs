@@ -12,9 +12,10 @@ use axum::extract::Query;
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use engine::{Committing, Durability, Engine, Isolation};
+use engine::{Committing, Durability, Isolation};
 use ingest::line::{self, LineError, Unit};
 use model::{Error, Lsn, Result, SqlState};
+use query::Database;
 use serde_json::{Value, json};
 
 use super::routes::Call;
@@ -164,9 +165,9 @@ fn flag(name: &str, value: &str) -> Result<bool> {
 async fn store(context: &Context, parameters: &Parameters, lines: Bytes, big: bool) -> Result<Written> {
     let request_bytes_max = context.options.request_bytes_max;
     for attempt in 1.. {
-        let engine = context.database.engine().clone();
+        let database = context.database.clone();
         let (parameters, lines) = (parameters.clone(), lines.clone());
-        let prepared = run(big, move || prepare(&engine, &parameters, &lines, request_bytes_max, attempt)).await?;
+        let prepared = run(big, move || prepare(&database, &parameters, &lines, request_bytes_max, attempt)).await?;
         let result = match prepared {
             Ok((written, None)) => return Ok(written),
             Ok((written, Some(committing))) => {
@@ -208,12 +209,13 @@ async fn run<T: Send + 'static>(big: bool, work: impl FnOnce() -> T + Send + 'st
 }
 
 fn prepare(
-    engine: &Engine,
+    database: &Database,
     parameters: &Parameters,
     lines: &[u8],
     request_bytes_max: usize,
     attempt: u32,
 ) -> Result<(Written, Option<Committing>)> {
+    let engine = database.engine();
     // A table that another request created may be in a commit that is not durable yet. This commit
     // follows it and is acknowledged after it.
     let seen = if attempt == 1 { Lsn::ZERO } else { Lsn(engine.stats().last_lsn) };
@@ -227,6 +229,7 @@ fn prepare(
         memory_bytes_max: request_bytes_max,
     };
     let mut parsed = line::parse(snapshot.catalog(), &request)?;
+    database.check_lines(&mut txn, &mut parsed, lines)?;
     let mut written = Written {
         rows: parsed.rows,
         points: parsed.points,

@@ -76,6 +76,51 @@ fn invalid_lines_are_reported_and_the_others_are_stored() {
     assert_eq!(server.rows("SELECT v FROM m ORDER BY time"), ["1", "2", "4"]);
 }
 
+/// A default holds for a row that the line creates; a field of a row that exists is left as it is. Constraints hold for the
+/// fields of a line together, so that they hold for each row, whoever else writes to it.
+#[test]
+fn defaults_and_constraints_hold_for_lines() {
+    let server = start();
+    let sql = |sql: &str| server.post("/sql", &[], sql.as_bytes());
+    let table = "CREATE TABLE m (time timestamptz NOT NULL, k text, a float8 DEFAULT 1, b float8 NOT NULL DEFAULT 2, c float8, \
+                 s text CHECK (s <> 'no'), CONSTRAINT ordered CHECK (b < c), CHECK (k <> 'none')) \
+                 WITH (store = 'columns', key = 'k')";
+    assert_eq!(sql(table).status, 200);
+    assert_eq!(server.post("/write", &[], b"m,k=x a=5,s=\"new\" 1\nm,k=x s=\"new\" 2").status, 204);
+    assert_eq!(server.post("/write", &[], b"m,k=x b=3,c=4 1\nm,k=x s=\"old\" 1").status, 204);
+    let expected = ["5,3,4,old", "1,2,,new"];
+    let rows = "SELECT a, b, c, s FROM m WHERE k = 'x' ORDER BY time";
+    assert_eq!(server.rows(rows), expected);
+    let lines = b"m,k=x s=\"no\" 3\nm,k=y b=5 1\nm,k=none a=1 1\nm,k=z b=9,c=8 1\nm,k=z s=\"yes\" 1";
+    let reply = server.post("/write", &[], lines);
+    assert_eq!(reply.status, 400);
+    assert_eq!(
+        reply.json()["error"],
+        "partial write: line 1: new row for relation \"m\" violates check constraint \"m_s_check\" dropped=4"
+    );
+    let refused: Vec<_> = (0..4).map(|at| reply.json()["lines"][at]["message"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(
+        refused[1..],
+        [
+            "line 2: the line has field \"b\" without \"c\"; check constraint \"ordered\" of relation \"m\" reads both",
+            "line 3: new row for relation \"m\" violates check constraint \"m_k_check\"",
+            "line 4: new row for relation \"m\" violates check constraint \"ordered\"",
+        ]
+    );
+    assert_eq!(server.post("/write?atomic=true", &[], b"m,k=w a=1 1\nm,k=w s=\"no\" 2").status, 400);
+    assert_eq!(server.rows("SELECT k, a, b, s FROM m WHERE k <> 'x'"), ["z,1,2,yes"]);
+    assert_eq!(sql("ALTER TABLE m ADD COLUMN d int DEFAULT 7").status, 200);
+    assert_eq!(server.post("/write", &[], b"m,k=v new=1 1\nm,k=x new=2 1").status, 204);
+    assert_eq!(server.rows("SELECT k, a, d, new FROM m WHERE new IS NOT NULL ORDER BY k"), ["v,1,7,1", "x,5,7,2"]);
+    assert_eq!(sql("VACUUM FULL").status, 200);
+    let server = server.restart();
+    assert_eq!(server.rows(rows), expected);
+    assert_eq!(server.rows("SELECT k, a, d, new FROM m WHERE new IS NOT NULL ORDER BY k"), ["v,1,7,1", "x,5,7,2"]);
+    assert_eq!(server.post("/write", &[], b"m,k=x s=\"no\" 3").status, 400);
+    assert_eq!(server.post("/write", &[], b"m,k=t c=3,b=1 1").status, 204);
+    assert_eq!(server.rows("SELECT a, b, c, d FROM m WHERE k = 't'"), ["1,1,3,7"]);
+}
+
 #[test]
 fn atomic_requests_are_stored_whole_or_not_at_all() {
     let server = start();

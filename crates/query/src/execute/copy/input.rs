@@ -1,12 +1,15 @@
 //! COPY FROM STDIN: `ingest` decodes the bytes as they arrive, and the rows are written into the session's transaction.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use model::{ColumnId, Result, TableId, TableRef};
+use model::{ColumnId, Result, TableRef};
 use parser::ast::Name;
 use relational::files::Kind;
 
 use super::file::Spool;
 use crate::execute::rows::Loading;
+use crate::execute::table_rules;
 use crate::result::{CopyIn, CopyTarget};
 use crate::session::Session;
 use crate::session::activity::CopyProgress;
@@ -16,7 +19,9 @@ use crate::tables::{Named, column_at, find_table};
 /// Rows for a `columns` table.
 struct Batches {
     decoder: ingest::copy::Decoder,
-    table: TableId,
+    table: TableRef,
+    /// Positions of the fields that get their defaults.
+    absent: Vec<usize>,
     batches: Vec<engine::Batch>,
 }
 
@@ -26,9 +31,9 @@ pub(crate) fn start(session: &Session, table: TableRef, columns: &[usize], optio
     let place = |name: &str| column_at(&table, name).map(|at| columns.iter().position(|column| *column == at));
     let options = decoder_options(options, columns.len(), place)?;
     let zone = session.settings.zone().lookup();
-    let id = table.id;
-    let decoder = ingest::copy::Decoder::new(table, &ids, options, zone)?;
-    Ok(CopyIn::new(session, Batches { decoder, table: id, batches: Vec::new() }))
+    let absent = table_rules::absent_fields(&table, columns);
+    let decoder = ingest::copy::Decoder::new(Arc::clone(&table), &ids, options, zone)?;
+    Ok(CopyIn::new(session, Batches { decoder, table, absent, batches: Vec::new() }))
 }
 
 /// Starts a COPY of a whole file into a table of either store.
@@ -89,7 +94,8 @@ impl CopyTarget for Batches {
 impl Batches {
     fn put(&mut self, session: &mut Session) -> Result<()> {
         for batch in self.batches.drain(..) {
-            session.writer()?.write(self.table, batch)?;
+            let batch = table_rules::complete(session, &self.table, batch, &self.absent)?;
+            table_rules::write(session, &self.table, batch)?;
         }
         Ok(())
     }

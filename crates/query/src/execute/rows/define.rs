@@ -8,11 +8,12 @@ use compiled::{Change, Definition, Notice, Object, StatementTrigger, Work, state
 use engine::{Altered, Event, RowData, SequenceState, Snapshot};
 use model::{
     Datum, Deferral, Error, Result, RowForeignKey, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState,
-    TableId, TableName, TriggerEvent, TriggerTiming, TypeSpecRef, ViewRef,
+    TableId, TableName, TableRef, TriggerEvent, TriggerTiming, TypeSpecRef, ViewRef,
 };
 use parser::ast::{DropBehavior, Name, ObjectKind, ObjectName, Persistence, Statement, Truncate};
 
 use crate::errors::locate;
+use crate::execute::column_constraints::{self, Validation};
 use crate::execute::{comment, routine, user_types};
 use crate::result::Outcome;
 use crate::session::Session;
@@ -70,10 +71,27 @@ fn check_concurrently(session: &Session, statement: &Statement) -> Result<()> {
     Err(Error::new(SqlState::ACTIVE_SQL_TRANSACTION, format!("{what} cannot run inside a transaction block")))
 }
 
-fn planned(session: &mut Session, statement: &Statement, clocks: &Clocks) -> Result<Option<Definition>> {
+/// Plans a definition statement; `None` if it is not about `rows` tables.
+///
+/// # Errors
+/// Those of [`compiled::define`].
+pub(crate) fn planned(session: &mut Session, statement: &Statement, clocks: &Clocks) -> Result<Option<Definition>> {
+    planned_for(session, statement, clocks, None)
+}
+
+/// Like [`planned`], with a `columns` table that is taken for one of `rows`.
+pub(crate) fn planned_for(
+    session: &mut Session,
+    statement: &Statement,
+    clocks: &Clocks,
+    table: Option<&TableRef>,
+) -> Result<Option<Definition>> {
     let now = session.now_ns().div_euclid(1_000);
     let given = compiled::Session { check: &|_| Ok(()), now, zone: clocks, numbers: None };
-    with_relations(session, |relations| compiled::define(statement, relations, given))
+    with_relations(session, |relations| {
+        let relations = Relations { altered: table.map(|table| Arc::new(table.as_row_schema())), ..*relations };
+        compiled::define(statement, &relations, given)
+    })
 }
 
 /// A DROP TABLE or TRUNCATE of tables of both stores, as one statement for the `rows` tables and one for the others;
@@ -216,7 +234,8 @@ async fn carried_out(session: &mut Session, parsed: &Parsed, statement: &Stateme
             check_postponed(session, &definition).map_err(|error| locate(error, parsed))?;
         }
         let savepoint = session.writer()?.savepoint();
-        let waits = carry_out(session, &definition, &clocks);
+        let mut validations = Vec::new();
+        let waits = carry_out(session, &definition, &clocks, &mut validations);
         match waits {
             Ok(None) => {}
             // Keep the locks and the place in the lock queue during the wait.
@@ -225,6 +244,7 @@ async fn carried_out(session: &mut Session, parsed: &Parsed, statement: &Stateme
         }
         match waits.map_err(|error| locate(error, parsed))? {
             None => {
+                column_constraints::validate(session, parsed, validations).await?;
                 definition.notices.iter().for_each(|notice| tell(session, notice));
                 return Ok(Some(Outcome::command(definition.tag)));
             }
@@ -384,7 +404,8 @@ fn with_referring(tables: &mut Vec<Arc<RowTable>>, snapshot: &Snapshot, session:
     }
 }
 
-fn tell(session: &mut Session, notice: &Notice) {
+/// Sends a notice of a definition.
+pub(crate) fn tell(session: &mut Session, notice: &Notice) {
     let text = Error::new(SqlState("00000"), notice.message.clone());
     session.notices.push(match &notice.detail {
         Some(detail) => text.with_detail(detail.clone()),
@@ -397,7 +418,13 @@ pub(crate) fn with_relations<T>(session: &mut Session, ask: impl FnOnce(&Relatio
     let settings = Arc::clone(&session.settings);
     let engine = session.database.engine().clone();
     let random = || engine.env().random();
-    ask(&Relations { snapshot: &snapshot, settings: &settings, numbers: &|| engine.next_number(), random: &random })
+    ask(&Relations {
+        snapshot: &snapshot,
+        settings: &settings,
+        numbers: &|| engine.next_number(),
+        random: &random,
+        altered: None,
+    })
 }
 
 /// The name of a new relation.
@@ -414,6 +441,14 @@ pub(crate) struct Relations<'a> {
     settings: &'a Settings,
     numbers: &'a dyn Fn() -> u32,
     random: &'a dyn Fn() -> u64,
+    /// A `columns` table that is altered, as one of `rows`.
+    altered: Option<RowSchemaRef>,
+}
+
+impl Relations<'_> {
+    fn altered(&self, name: &TableName) -> Option<&RowSchemaRef> {
+        self.altered.as_ref().filter(|table| table.name == *name)
+    }
 }
 
 impl compiled::Catalog for Relations<'_> {
@@ -436,11 +471,13 @@ impl compiled::Catalog for Relations<'_> {
     }
 
     fn table(&self, name: &TableName) -> Option<RowSchemaRef> {
-        self.snapshot.catalog().row_table(name).cloned()
+        self.snapshot.catalog().row_table(name).or_else(|| self.altered(name)).cloned()
     }
 
     fn tables(&self) -> Vec<RowSchemaRef> {
-        self.snapshot.catalog().row_tables().cloned().collect()
+        // Expressions of `columns` tables use sequences and types, too.
+        let catalog = self.snapshot.catalog();
+        catalog.row_tables().chain(catalog.tables_with_rules()).cloned().collect()
     }
 
     fn sequence(&self, name: &TableName) -> Option<SequenceRef> {
@@ -452,7 +489,7 @@ impl compiled::Catalog for Relations<'_> {
     }
 
     fn is_other(&self, name: &TableName) -> bool {
-        self.snapshot.catalog().table(name).is_some()
+        self.snapshot.catalog().table(name).is_some() && self.altered(name).is_none()
     }
 
     fn view(&self, name: &TableName) -> Option<ViewRef> {
@@ -480,7 +517,11 @@ impl compiled::Catalog for Relations<'_> {
     }
 
     fn dependent_views(&self, objects: &[u32]) -> Vec<ViewRef> {
-        self.snapshot.catalog().dependent_views(objects)
+        // Views name columns of `columns` tables by numbers that are no positions: `alter_table` checks them.
+        match &self.altered {
+            Some(table) if objects.contains(&table.id.0) => Vec::new(),
+            _ => self.snapshot.catalog().dependent_views(objects),
+        }
     }
 
     fn next_id(&self, _of: Object) -> u32 {
@@ -488,18 +529,28 @@ impl compiled::Catalog for Relations<'_> {
     }
 
     fn by_id(&self, id: TableId) -> Option<RowSchemaRef> {
-        self.snapshot.catalog().row_table_by_id(id).cloned()
+        let altered = self.altered.as_ref().filter(|table| table.id == id);
+        self.snapshot.catalog().row_table_by_id(id).or(altered).cloned()
     }
 }
 
 /// Executes the changes. Returns an event to wait for; the caller must then undo the changes, wait and retry.
-fn carry_out(session: &mut Session, definition: &Definition, clocks: &Clocks) -> Result<Option<Event>> {
+fn carry_out(
+    session: &mut Session,
+    definition: &Definition,
+    clocks: &Clocks,
+    validations: &mut Vec<Validation>,
+) -> Result<Option<Event>> {
     for change in &definition.changes {
         let waits = match change {
             Change::Create(schema) => match lock_referred(session, schema.id, &schema.foreign_keys)? {
                 Some(event) => Some(event),
                 None => session.writer()?.create_row_table(schema.clone()).map(|_| None)?,
             },
+            Change::Alter { next, work } if session.newest().catalog().table_by_id(next.id).is_some() => {
+                validations.extend(column_constraints::install(session, next, work)?);
+                None
+            }
             Change::Alter { next, work } => alter(session, next, work, clocks)?,
             Change::Drop(id) => match session.writer()?.drop_row_table(*id)? {
                 Altered::Done(()) => None,

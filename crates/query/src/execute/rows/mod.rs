@@ -15,7 +15,7 @@ pub(crate) mod run;
 mod unload;
 
 pub(crate) use deferred::{check_deferred, set_constraints};
-pub(crate) use define::{define, new_relation, parts, with_relations};
+pub(crate) use define::{define, new_relation, parts, planned, planned_for, tell, with_relations};
 pub(crate) use feed::feed;
 pub(crate) use load::Loading;
 pub(crate) use lock::lock_tables;

@@ -513,6 +513,20 @@ pub(crate) fn within<T>(
     Ok(ran)
 }
 
+/// Runs a closure with the sequences of a transaction. `had`: the memory of its session.
+pub(crate) fn numbered<T>(
+    txn: &mut engine::Txn,
+    had: &mut engine::SessionSequences,
+    env: &Arc<dyn env::Env>,
+    run: impl FnOnce(&dyn compiled::Numbers) -> T,
+) -> T {
+    let (rows, of_sequences) = txn.rows_and_sequences(had);
+    let numbers = Numbers { of_sequences, env, known: None };
+    let done = run(&numbers);
+    rows.note_commit_seen(numbers.of_sequences.seen());
+    done
+}
+
 /// Memory of a statement, charged to the memory of all statements.
 pub(crate) struct Memory<'a> {
     database: &'a Database,
