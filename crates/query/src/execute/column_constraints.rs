@@ -110,11 +110,9 @@ pub(super) fn stored_user_type(session: &mut Session, column: &str, ty: &TypeNam
     let spec = named.or_else(|| user_types::referred(&ty.name.name).and_then(user_types::find));
     let Some(spec) = spec else { return Ok(None) };
     let stored = match spec.domain() {
-        None => DataType::Int64,
-        Some(domain) if user_types::is_enum(domain.base.oid()) => {
-            return Err(super::definition::unsupported_type(column, &ty.to_string()));
-        }
-        Some(domain) => stored_type(&RowColumn::new(column, domain.base))?,
+        None if user_types::is_enum(spec.oid) => DataType::Int64,
+        Some(domain) if !user_types::is_enum(domain.base.oid()) => stored_type(&RowColumn::new(column, domain.base))?,
+        _ => return Err(super::definition::unsupported_type(column, &ty.to_string())),
     };
     let oid = TypeId(ingest::copy::oid_of(stored));
     let name = catalog::builtin().type_row(oid).map_or("text", |row| row.name);
@@ -314,7 +312,7 @@ pub(super) fn stored_type(column: &RowColumn) -> Result<DataType> {
         Type::Timestamptz => DataType::Timestamp,
         Type::Numeric(Some(model::Precision { digits: 20, scale: 0 })) => DataType::UInt64,
         Type::Other(other) if user_types::is_enum(other.oid) => DataType::Int64,
-        other => return Err(super::definition::unsupported_type(&column.name, &other.sql_name())),
+        other => return Err(super::definition::unsupported_type(&column.name, other.sql_name())),
     })
 }
 
