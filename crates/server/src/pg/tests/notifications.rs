@@ -25,7 +25,7 @@ async fn an_idle_session_gets_notifications_when_their_transaction_commits() {
     sender.check("SAVEPOINT s", &["C SAVEPOINT", "Z T"]).await;
     sender.check("NOTIFY jobs, '2'", &["C NOTIFY", "Z T"]).await;
     sender.check("ROLLBACK TO s", &["C ROLLBACK", "Z T"]).await;
-    let voids = &["T pg_notify:2278", "D ", "C SELECT 1", "Z T"];
+    let voids = &["T pg_notify:2278", "D", "C SELECT 1", "Z T"];
     sender.check("SELECT pg_notify('jobs', '3')", voids).await;
     sender.check("NOTIFY jobs, '1'", &["C NOTIFY", "Z T"]).await;
     // Nothing arrived yet.
@@ -90,7 +90,7 @@ async fn triggers_and_pipelines_notify_with_their_transaction() {
     for text in ["kept", "handled", "inner"] {
         assert_eq!(listener.message().await, format!("A changes={text}"));
     }
-    let from = &["T pg_notify:2278", "D ", "C SELECT 1", "Z I"];
+    let from = &["T pg_notify:2278", "D", "C SELECT 1", "Z I"];
     sender.check("SELECT * FROM pg_notify('changes', 'from')", from).await;
     assert_eq!(listener.message().await, "A changes=from");
     // Answers of a batch are complete before a notification.
