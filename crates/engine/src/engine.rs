@@ -190,7 +190,7 @@ pub(crate) struct CommitState {
     pub(crate) row_files_obsolete_since: Option<Lsn>,
     /// Times of recent commits to tables without a key.
     pub(crate) recent_times: BTreeMap<TableId, RecentTimes>,
-    /// The last commit of rows to each `columns` table since the start.
+    /// The last commit that wrote or deleted rows of each `columns` table since the start.
     pub(crate) last_rows: BTreeMap<TableId, Lsn>,
 }
 

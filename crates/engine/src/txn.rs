@@ -829,6 +829,12 @@ impl Txn {
         self.catalog_over(&db).table_by_id(table).cloned()
     }
 
+    /// The version of a `columns` table that the snapshot has, without the changes of this transaction; `None`: this
+    /// transaction creates it.
+    pub fn committed_table(&mut self, table: TableId) -> Option<TableRef> {
+        self.db().catalog.table_by_id(table).cloned()
+    }
+
     /// Adds rows to a `columns` table. The batch is validated completely before any row is kept.
     ///
     /// # Errors
@@ -878,8 +884,8 @@ impl Txn {
         }
     }
 
-    /// Notes that all rows of a table that a snapshot showed satisfy the constraints that this transaction adds: the commit
-    /// is refused (40001) if another transaction commits rows after it.
+    /// Notes that all rows of a table that a snapshot showed satisfy the constraints that this transaction adds, or are written
+    /// again by it: the commit is refused (40001) if another transaction writes or deletes rows after it.
     pub fn note_validated(&mut self, table: TableId, read: Lsn) {
         let first = self.validated.entry(table).or_insert(read);
         *first = read.min(*first);

@@ -222,7 +222,15 @@ impl TableWrite {
     fn apply(mut self, txn: &mut Txn) -> Result<()> {
         let table = match (&self.table, &self.spec) {
             (Some(table), _) if self.new_columns.is_empty() => TableRef::clone(table),
-            (Some(_), _) => txn.add_columns(&self.name, &self.new_columns)?,
+            (Some(parsed), _) => {
+                let is_as_parsed = txn.snapshot().catalog().table(&self.name) == Some(parsed);
+                let added = txn.add_columns(&self.name, &self.new_columns)?;
+                if is_as_parsed {
+                    // New columns add no constraint.
+                    self.table = Some(TableRef::clone(&added));
+                }
+                added
+            }
             (None, Some(spec)) => txn.create_table(spec)?,
             (None, None) => return Err(Error::bug(format!("write to {} without a table", self.name))),
         };

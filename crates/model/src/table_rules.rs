@@ -140,7 +140,12 @@ impl Table {
     #[must_use]
     pub fn implies(&self, later: &Table) -> bool {
         let is_kept = |column: &Column| match self.column_by_id(column.id) {
-            Some(before) => (column.nullable || !before.nullable) && self.user_type(before) == later.user_type(column),
+            // A condition names its columns.
+            Some(before) => {
+                (column.nullable || !before.nullable)
+                    && self.user_type(before) == later.user_type(column)
+                    && (later.rules.checks.is_empty() || before.name == column.name)
+            }
             // Rows that were written before lack the values of a new column, also of one that replaces another.
             None => column.nullable && later.rules.column(column.id).is_none() && self.column(&column.name).is_none(),
         };
@@ -149,7 +154,8 @@ impl Table {
         };
         // The constraints of a domain are not part of the table, which gets another version with them.
         let has_domain = later.rules.user_types().any(user_types::is_constrained);
-        self.version == later.version
+        // A change that was rolled back had the number of the next one.
+        (self.version == later.version && self == later)
             || (!has_domain && later.columns.iter().all(is_kept) && later.rules.checks.iter().all(has))
     }
 }

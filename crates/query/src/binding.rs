@@ -754,7 +754,8 @@ fn columns_table(table: &model::Table, name: &TableName, catalog: &Catalog) -> T
         name: column.name.as_str().into(),
         ty: TypeId(table.enum_type(column).unwrap_or_else(|| ingest::copy::oid_of(column.ty))),
         typmod: if column.ty == model::DataType::UInt64 { relational::types::UINT64_TYPMOD } else { -1 },
-        not_null: !column.nullable,
+        // Rows of the past may be older than the constraint.
+        not_null: !column.nullable && (!table.options.history || column.role == model::ColumnRole::Time),
         default: default_of_column(table, column, catalog).map(Into::into),
         ..TableColumn::default()
     });

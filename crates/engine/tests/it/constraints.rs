@@ -105,6 +105,42 @@ fn rows_that_others_commit_while_a_constraint_is_validated_refuse_it() {
     assert_eq!(table.rules.checks, [check("c")]);
 }
 
+/// Bug: rows that a condition was computed for with one column were stored when another column had got its name.
+#[test]
+fn a_condition_holds_for_the_columns_whose_names_it_has() {
+    let dir = tempfile::tempdir().expect("directory");
+    let engine = open(dir.path());
+    make(&engine, "t");
+    altered(&engine, &|_, rules| rules.checks.push(check("c")));
+    let mut txn = begin(&engine);
+    put(&mut txn, "t", &[("a", 1, 1.0)]).expect("write");
+    altered(&engine, &|table, _| table.columns[2].name = "w".into());
+    let error = engine.finish(txn.commit(Durability::Sync)).expect_err("another column");
+    assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE);
+}
+
+/// Bug: an ALTER TABLE that writes all rows again brought rows back that others had deleted meanwhile.
+#[test]
+fn rows_that_others_delete_while_all_are_written_again_refuse_it() {
+    let dir = tempfile::tempdir().expect("directory");
+    let engine = open(dir.path());
+    make(&engine, "t");
+    for times in [TimeRange::ALL, TimeRange { start: 1, last: 1 }] {
+        commit(&engine, "t", &[("a", 1, 1.0), ("b", 1, 1.0)]).expect("commit");
+        let mut txn = begin(&engine);
+        let read = txn.snapshot().lsn();
+        let id = txn.snapshot().catalog().expect(&TableName::public("t")).expect("table").id;
+        put(&mut txn, "t", &[("a", 1, 2.0), ("b", 1, 2.0)]).expect("write again");
+        txn.note_validated(id, read);
+        let mut other = begin(&engine);
+        let view = other.snapshot().table(&TableName::public("t")).expect("table");
+        other.delete(&view, None, times).expect("delete");
+        engine.finish(other.commit(Durability::Sync)).expect("commit");
+        let error = engine.finish(txn.commit(Durability::Sync)).expect_err("rows are gone");
+        assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE);
+    }
+}
+
 #[test]
 fn own_rows_are_checked_against_a_version_that_another_transaction_made() {
     let dir = tempfile::tempdir().expect("directory");

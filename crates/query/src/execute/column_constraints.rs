@@ -198,7 +198,10 @@ pub(super) async fn alter(
         }
     }
     let validations = validations(table, &last, &next, &work)?;
-    if is_filled || !(validations.is_empty() || table.implies(&last)) {
+    // Other transactions satisfy what the committed version demands.
+    let committed = session.writer()?.committed_table(table.id);
+    let is_kept = committed.is_none_or(|committed| committed.implies(&last));
+    if is_filled || !(validations.is_empty() || is_kept) {
         session.writer()?.note_validated(table.id, read);
     }
     if work.iter().any(|one| matches!(one, Work::NotNull(_))) && !validations.is_empty() {

@@ -35,7 +35,7 @@ pub(crate) async fn execute(
     values: &[Value],
 ) -> Result<Outcome> {
     let current = session.writer()?.table_now(plan.table.id);
-    if current.is_none_or(|table| table.version != plan.table.version) {
+    if !current.is_some_and(|table| plan.is_of(&table)) {
         return Box::pin(execute_anew(session, prepared, values)).await;
     }
     let count = match &plan.source {
@@ -57,7 +57,7 @@ pub(crate) fn at_once(session: &mut Session, plan: &InsertPlan, values: &[Value]
         return Ok(None);
     }
     let current = session.writer()?.table_now(plan.table.id);
-    if current.is_none_or(|table| table.version != plan.table.version) {
+    if !current.is_some_and(|table| plan.is_of(&table)) {
         return Ok(None);
     }
     insert_rows(session, plan, rows, values).map(|count| Some(outcome(count)))

@@ -77,8 +77,7 @@ impl InsertPlan {
 
     /// Whether it writes the same columns of the same table version as another INSERT.
     pub(crate) fn is_like(&self, other: &InsertPlan) -> bool {
-        let same = |one: &InsertPlan| (one.table.id, one.table.version, one.is_direct());
-        same(self) == same(other) && self.targets == other.targets
+        self.is_of(&other.table) && self.is_direct() == other.is_direct() && self.targets == other.targets
     }
 
     /// Whether the plan is still valid: the statement's name still means this table, and the table has not been
@@ -86,7 +85,13 @@ impl InsertPlan {
     pub(crate) fn holds(&self, context: &StatementContext, statement: &Statement) -> bool {
         let Command::Change(tree::Statement::Insert(insert)) = &statement.0.command else { return false };
         let found = find_table(context, &insert.table.name);
-        found.is_ok_and(|table| (table.id, table.version) == (self.table.id, self.table.version))
+        found.is_ok_and(|table| self.is_of(&table))
+    }
+
+    /// Whether it was planned for this version of a table. The number alone does not tell: a change that was rolled back had
+    /// the number of the next one.
+    pub(crate) fn is_of(&self, table: &TableRef) -> bool {
+        Arc::ptr_eq(&self.table, table) || self.table == *table
     }
 }
 

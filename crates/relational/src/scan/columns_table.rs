@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
-use arrow_schema::{DataType as Arrow, Field, Schema, SchemaRef};
+use arrow_schema::{DataType as Arrow, Field, FieldRef, Schema, SchemaRef};
 use async_trait::async_trait;
 use columns::ColumnRange;
 use columns::segment::StatValue;
@@ -67,9 +67,11 @@ impl ColumnsTable {
         ColumnsTable { table, shown, schema, moment: None }
     }
 
-    /// The table as it was at a moment.
+    /// The table as it was at a moment, when its columns need not have been NOT NULL yet.
     pub(crate) fn at(self, moment: i64) -> ColumnsTable {
-        ColumnsTable { moment: Some(moment), ..self }
+        let field = |field: &FieldRef| Arc::new(Field::clone(field).with_nullable(true));
+        let schema = Arc::new(Schema::new(self.schema.fields().iter().map(field).collect::<Vec<_>>()));
+        ColumnsTable { moment: Some(moment), schema, ..self }
     }
 }
 

@@ -121,6 +121,38 @@ fn defaults_and_constraints_hold_for_lines() {
     assert_eq!(server.rows("SELECT a, b, c, d FROM m WHERE k = 't'"), ["1,1,3,7"]);
 }
 
+/// Bug: a line with a new field was refused for ever, because the table's version had changed by that field.
+#[test]
+fn a_line_adds_a_field_to_a_table_with_a_domain() {
+    let server = start();
+    let sql = |sql: &str| server.post("/sql", &[], sql.as_bytes()).status;
+    assert_eq!(sql("CREATE DOMAIN positive AS float8 CHECK (VALUE > 0)"), 200);
+    let table = "CREATE TABLE m (time timestamptz NOT NULL, k text, v positive) WITH (store = 'columns', key = 'k')";
+    assert_eq!(sql(table), 200);
+    assert_eq!(server.post("/write", &[], b"m,k=a v=1,new=2 1").status, 204);
+    assert_eq!(server.post("/write", &[], b"m,k=a v=-1,newer=2 1").status, 400);
+    assert_eq!(server.rows("SELECT v, new FROM m"), ["1,2"]);
+}
+
+/// Bug: rows that were older than a constraint NOT NULL could not be read, or were missing from `IS NULL`.
+#[test]
+fn rows_of_the_past_may_be_older_than_not_null() {
+    let server = start();
+    let sql = |sql: &str| server.post("/sql", &[], sql.as_bytes()).status;
+    let table = "CREATE TABLE m (time timestamptz NOT NULL, k text, v float8) \
+                 WITH (store = 'columns', key = 'k', history = on)";
+    assert_eq!(sql(table), 200);
+    assert_eq!(sql("INSERT INTO m VALUES ('2024-01-01', 'a', NULL)"), 200);
+    let moment = server.rows("SELECT clock_timestamp()")[0].clone();
+    assert_eq!(sql("UPDATE m SET v = 1"), 200);
+    assert_eq!(sql("ALTER TABLE m ALTER v SET NOT NULL, ADD COLUMN w int NOT NULL DEFAULT 2"), 200);
+    assert_eq!(server.rows("SELECT v, w FROM m"), ["1,2"]);
+    let past = |sql: &str| server.rows(&sql.replace("THEN", &format!("FOR SYSTEM_TIME AS OF '{moment}'")));
+    assert_eq!(past("SELECT k, v, w FROM m THEN"), ["a,,"]);
+    assert_eq!(past("SELECT count(*) FROM m THEN WHERE v IS NULL AND w IS NULL"), ["1"]);
+    assert_eq!(past("SELECT count(*) FROM m THEN WHERE v IS NOT NULL"), ["0"]);
+}
+
 #[test]
 fn atomic_requests_are_stored_whole_or_not_at_all() {
     let server = start();
