@@ -583,7 +583,7 @@ pub(crate) fn parsed_view(view: &ViewSpec) -> Result<ast::Query> {
     }
 }
 
-/// What a view reads, as it is now.
+/// The present version of a relation that a view reads.
 fn referenced(reference: &ViewReference, view: &ViewSpec, catalog: &Catalog) -> Result<ViewTable> {
     let missing = || Error::corrupt(format!("relation {} of view {} is missing", reference.name, view.name));
     let id = TableId(reference.object);

@@ -113,7 +113,7 @@ impl Here {
         let state = |table: &&str| {
             let name = TableName { schema: schema.to_owned(), table: (*table).to_owned() };
             let table = durable.row_table(&name).ok()?;
-            // Not emptied or altered since.
+            // The table was not emptied or altered since.
             newest.row_table(&name).ok().filter(|newest| Arc::ptr_eq(newest, table))?;
             let changed = (0..table.records.parts()).map(|part| table.records.part_changed(part)).max();
             let changed = changed.unwrap_or(Lsn::ZERO);

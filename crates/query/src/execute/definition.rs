@@ -615,7 +615,7 @@ async fn drop_objects(session: &mut Session, drop: &Drop) -> Result<Outcome> {
 
 /// The words of a kind of objects that cannot be dropped.
 fn name_of(kind: ObjectKind) -> String {
-    // As Rust writes it: `ForeignTable`.
+    // Rust writes `ForeignTable`.
     let mut words = String::new();
     for letter in format!("{kind:?}").chars() {
         if letter.is_ascii_uppercase() && !words.is_empty() {

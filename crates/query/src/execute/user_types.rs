@@ -91,7 +91,7 @@ enum Dependent {
     Attribute(TableName, String),
 }
 
-/// How an object is dropped.
+/// The statement that drops an object.
 enum Removal {
     Statement(String),
     /// A routine, by its number.
@@ -116,7 +116,7 @@ impl Dependent {
         (own, ty)
     }
 
-    /// How the object is dropped with all that depends on it.
+    /// Statement that drops the object with all that depends on it.
     fn removal(&self) -> Removal {
         let of_table = |table: &TableName, action: String| format!("ALTER TABLE {} {action}", qualified(table));
         Removal::Statement(match self {

@@ -49,7 +49,7 @@ pub(crate) struct StatementContext {
     pub(crate) sessions: Sessions,
     /// Settings changed by `set_config` in the statement, applied before the session's next statement.
     pub(crate) pending: Pending,
-    /// Where `pg_notify` puts notifications.
+    /// The queue in which `pg_notify` puts notifications.
     pub(crate) outbox: SharedOutbox,
     /// Calls of users' functions by executors.
     pub(crate) routines: Arc<RoutineCalls>,

@@ -57,7 +57,7 @@ impl Drop for Held {
     }
 }
 
-/// What a listening session learns.
+/// An event that a listening session learns of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// It has notifications.
@@ -162,7 +162,7 @@ impl Channels {
             })
         };
         let Some((queue, on_wake)) = ended else { return false };
-        // Without the lock: the end of a notification counts its memory.
+        // The lock is free by then: the end of a notification counts its memory.
         drop(queue);
         on_wake(Wake::Overrun);
         true
@@ -299,11 +299,11 @@ enum Act {
 /// An outbox that the session and its running statement share.
 pub(crate) type SharedOutbox = Arc<Mutex<Outbox>>;
 
-/// What a session listens to, and what its transaction will do about channels when it commits.
+/// Channels of a session, and the changes of them that its transaction makes when it commits.
 pub(crate) struct Outbox {
     channels: Channels,
     pid: i32,
-    /// With the number of savepoints at the time.
+    /// Each has the number of savepoints at the time.
     acts: Vec<(Act, usize)>,
     /// Savepoints of the transaction.
     savepoints: usize,
@@ -461,7 +461,7 @@ impl Drop for Outbox {
     }
 }
 
-/// What a committing transaction does about channels. Dropping it ends the commit.
+/// Changes of channels by a committing transaction. Dropping it ends the commit.
 pub(crate) struct Outgoing {
     channels: Channels,
     ticket: u64,

@@ -239,7 +239,7 @@ fn chunks(encoder: Encoder, writer: Writer, batches: Batches) -> Chunks {
 
 /// Adds the format's header and trailer to the rows.
 ///
-/// As in PostgreSQL, the header is in the message of the first row, or in the trailer's message if there is no row:
+/// The header is, as PostgreSQL's, in the message of the first row, or in the trailer's message if there is no row:
 /// clients expect both in the first message (psycopg's `rows()`, rust-postgres' `BinaryCopyOutStream`, ADBC).
 pub(crate) fn whole(head: Vec<u8>, rows: Chunks, tail: Vec<u8>) -> Chunks {
     let end = Chunk { bytes: tail, rows: 0 };

@@ -275,7 +275,7 @@ impl Run {
             self.returned = Some(self.outputs(session)?);
         }
         if self.result == TypeId::VOID && !routine.is_procedure && self.shape.is_none() {
-            // Not NULL, as in PostgreSQL.
+            // PostgreSQL has an empty text and no NULL.
             return Ok(Returned::Value(Value::Text("".into())));
         }
         Ok(Returned::Value(self.returned.take().unwrap_or(Value::NULL)))
