@@ -406,6 +406,9 @@ SELECT e.extname AS "Name", e.extversion AS "Version", n.nspname AS "Schema", c.
 FROM pg_catalog.pg_extension e LEFT JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace LEFT JOIN pg_catalog.pg_description c ON c.objoid = e.oid AND c.classoid = 'pg_catalog.pg_extension'::pg_catalog.regclass
 ORDER BY 1
 ---
+pgcrypto|1.3|public|~
+plpgsql|1.0|pg_catalog|~
+uuid-ossp|1.1|public|~
 === psql \dp
 SELECT n.nspname as "Schema",
   c.relname as "Name",
