@@ -143,7 +143,7 @@ with psycopg.connect(url, autocommit=True) as listener, psycopg.connect(url) as 
     listener.execute("UNLISTEN *")
     listener.execute("CREATE TYPE py_place AS (street text, number int)")
     place = CompositeInfo.fetch(listener, "py_place")
-    check(place.field_names, ("street", "number"), "attributes")
+    check(tuple(place.field_names), ("street", "number"), "attributes")
     register_composite(place, listener)
     listener.execute("CREATE TABLE py_homes (id int PRIMARY KEY, home py_place)")
     home = place.python_type("Elm \"St\"", 3)
