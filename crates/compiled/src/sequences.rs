@@ -45,7 +45,7 @@ pub(crate) enum SessionFunction {
     Set(SequenceRef),
     /// `random`: in [0, 1).
     Random,
-    /// `gen_random_uuid`
+    /// `gen_random_uuid`, `uuid_generate_v4`
     Uuid,
 }
 

@@ -503,7 +503,7 @@ impl Catalog {
             .with_hint("Use DROP ... CASCADE to drop the dependent objects too."))
     }
 
-    /// What depends on a type, as messages name it.
+    /// An object that depends on a type, as messages name it.
     fn dependent_on(&self, spec: &TypeSpec) -> Option<String> {
         let column = self
             .columns_of_type(spec.oid)

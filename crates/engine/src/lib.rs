@@ -70,4 +70,4 @@ pub use memory::{MemoryBudget, Reservation, Work};
 pub use rowfile::{RowFiles, RowPart, row_file_path};
 pub use sequence::{NextValue, SequenceAccess, SequenceState, SessionSequences};
 pub use stats::Stats;
-pub use txn::{Altered, Durability, Isolation, RowData, Savepoint, Snapshot, Txn};
+pub use txn::{Altered, Durability, Isolation, Room, RowData, Savepoint, Snapshot, Txn};

@@ -214,6 +214,33 @@ pub enum RowData {
     Discard,
 }
 
+/// Memory that a transaction's rows may take: values are counted before they are computed.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    held: u64,
+    limit: u64,
+}
+
+impl Room {
+    /// Counts more bytes.
+    ///
+    /// # Errors
+    /// 53200 if they exceed the transaction's share of memory.
+    pub fn take(&mut self, bytes: u64) -> Result<()> {
+        let (held, limit) = (self.held, self.limit);
+        self.held += bytes;
+        if self.held <= limit {
+            return Ok(());
+        }
+        let text = format!(
+            "the transaction holds {held} bytes of uncommitted rows and {bytes} more would exceed its limit of {limit}, a \
+             quarter of the memory budget"
+        );
+        Err(Error::new(SqlState::OUT_OF_MEMORY, text)
+            .with_hint("commit in smaller parts, or start the server with a larger --memory"))
+    }
+}
+
 /// Result of a change of a `rows` table.
 #[derive(Debug)]
 pub enum Altered<T> {
@@ -896,21 +923,19 @@ impl Txn {
     /// # Errors
     /// 53200 when the transaction exceeds its share of memory; nothing was changed.
     fn set_own_bytes(&mut self, bytes: u64) -> Result<()> {
-        let held = self.replaced_bytes();
-        let limit = self.engine.inner.options.memory_bytes / limits::TRANSACTION_MEMORY_SHARE;
-        if bytes > self.own_bytes && bytes + held > limit {
-            let text = format!(
-                "the transaction holds {} bytes of uncommitted rows and {} more would exceed its limit of {limit}, a \
-                 quarter of the memory budget",
-                self.own_bytes + held,
-                bytes - self.own_bytes
-            );
-            return Err(Error::new(SqlState::OUT_OF_MEMORY, text)
-                .with_hint("commit in smaller parts, or start the server with a larger --memory"));
+        if bytes > self.own_bytes {
+            self.room().take(bytes - self.own_bytes)?;
         }
+        let held = self.replaced_bytes();
         self.memory.resize(bytes + held)?;
         self.own_bytes = bytes;
         Ok(())
+    }
+
+    /// Memory that is left to the transaction's rows.
+    pub fn room(&mut self) -> Room {
+        let held = self.own_bytes + self.replaced_bytes();
+        Room { held, limit: self.engine.inner.options.memory_bytes / limits::TRANSACTION_MEMORY_SHARE }
     }
 
     /// Bytes of replaced writes that something holds.

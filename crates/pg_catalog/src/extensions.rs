@@ -11,7 +11,7 @@ pub struct Extension {
     pub name: &'static str,
     /// The version of PostgreSQL's.
     pub version: &'static str,
-    /// What of it is built in.
+    /// The functions of it that are built in.
     pub contents: &'static str,
     schema: Oid,
 }

@@ -86,9 +86,10 @@ pub(super) fn sorted(ty: TypeId) -> Option<Type> {
     .then_some(ty)
 }
 
-const SESSION: [(&str, Session); 7] = [
+const SESSION: [(&str, Session); 8] = [
     ("random", Session::Random),
     ("gen_random_uuid", Session::Uuid),
+    ("uuid_generate_v4", Session::Uuid),
     ("nextval", Session::Next),
     ("currval", Session::Current),
     ("lastval", Session::Last),

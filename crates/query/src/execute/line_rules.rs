@@ -7,18 +7,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow_array::builder::Int64Builder;
 use arrow_array::{Array, ArrayRef};
 use arrow_select::interleave::interleave;
 use compiled::RowRules;
-use engine::{SessionSequences, Txn};
+use engine::{Room, SessionSequences, Txn};
 use ingest::line::{Parsed, TableWrite};
-use model::{ColumnId, ColumnRole, Datum, Error, Result, SqlState, TableRef};
-use relational::arrow::rows::Builder;
+use model::{ColumnId, ColumnRole, Error, Result, SqlState, TableRef};
 
-use super::insert::assign;
 use super::rows::run::numbered;
-use super::table_rules::{self, RowsOf, has_constraints};
+use super::table_rules::{RowsOf, array_of_default, bound, counted, has_constraints};
 use crate::session::Session;
 use crate::session::clocks::Clocks;
 use crate::session::database::Database;
@@ -31,7 +28,8 @@ impl Database {
     /// Applies the defaults and constraints of existing tables to parsed lines. Lines that violate a constraint are refused.
     ///
     /// # Errors
-    /// Those of evaluating a default; the transaction must not be committed then.
+    /// Those of evaluating a default; 53200 if the defaults exceed the transaction's share of memory. The transaction must
+    /// not be committed then.
     pub fn check_lines(&self, txn: &mut Txn, parsed: &mut Parsed, body: &[u8]) -> Result<()> {
         let has_rules = |write: &TableWrite| write.table.as_ref().is_some_and(|table| !table.rules.is_empty());
         if !parsed.tables.iter().any(has_rules) {
@@ -40,11 +38,12 @@ impl Database {
         let mut session = self.session("");
         let context = session.context();
         let clocks = Clocks::with_facts(&session, &context);
+        let mut room = txn.room();
         for at in (0..parsed.tables.len()).rev() {
             let Some(table) = parsed.tables[at].table.clone().filter(|_| has_rules(&parsed.tables[at])) else {
                 continue;
             };
-            let lines = Lines { session: &mut session, clocks: &clocks, table };
+            let lines = Lines { session: &mut session, clocks: &clocks, table, room: &mut room };
             lines.check(txn, parsed, at, body)?;
         }
         Ok(())
@@ -56,11 +55,13 @@ struct Lines<'s> {
     session: &'s mut Session,
     clocks: &'s Clocks,
     table: TableRef,
+    /// Memory for the defaults of all tables of the request.
+    room: &'s mut Room,
 }
 
 impl Lines<'_> {
     fn check(mut self, txn: &mut Txn, parsed: &mut Parsed, at: usize, body: &[u8]) -> Result<()> {
-        let rules = table_rules::bound(self.session, &self.table, self.clocks)?;
+        let rules = bound(self.session, &self.table, self.clocks)?;
         let mut defaults = self.defaults(txn, &rules, &parsed.tables[at])?;
         let refused = self.refused(&rules, &parsed.tables[at], &defaults)?;
         if !refused.is_empty() {
@@ -93,9 +94,11 @@ impl Lines<'_> {
     /// Values of the fields with defaults that some lines lack.
     fn defaults(&mut self, txn: &mut Txn, rules: &RowRules, write: &TableWrite) -> Result<Defaults> {
         let mut defaults = Defaults::new();
-        let (rows, zone) = (write.rows(), self.session.settings.time_zone());
+        let Lines { session, room, .. } = self;
+        let (rows, zone) = (write.rows(), session.settings.time_zone());
         let now = self.session.now_ns().div_euclid(1_000);
         let given = compiled::Session { check: &|_| Ok(()), now, zone: self.clocks, numbers: None };
+        let env = Arc::clone(self.session.database().engine().env());
         for (at, column) in self.table.columns.iter().enumerate() {
             if column.role != ColumnRole::Field || !may_default(&self.table, column) || !rules.has_default(at) {
                 continue;
@@ -105,24 +108,12 @@ impl Lines<'_> {
             if lacking == 0 {
                 continue;
             }
-            let env = Arc::clone(self.session.database().engine().env());
-            let mut compute = |each: &mut dyn FnMut(&Datum<'_>) -> Result<()>| {
+            let values = array_of_default(&self.table, at, &zone, lacking, |each| {
+                let mut each = counted(room, each);
                 numbered(txn, &mut SessionSequences::default(), &env, |numbers| {
-                    rules.default(at, lacking, given, numbers, each)
+                    rules.default(at, lacking, given, numbers, &mut each)
                 })
-            };
-            let values: ArrayRef = if self.table.enum_type(column).is_some() {
-                let mut values = Int64Builder::with_capacity(lacking);
-                compute(&mut |datum| {
-                    values.append_option(table_rules::label_number(datum)?);
-                    Ok(())
-                })?;
-                Arc::new(values.finish())
-            } else {
-                let mut values = Builder::new(self.table.row_type(column), &zone, lacking);
-                compute(&mut |datum| values.push(datum))?;
-                assign(column, &values.finish(), &zone)?
-            };
+            })?;
             let values = match field {
                 None => values,
                 Some(field) => {

@@ -14,7 +14,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef};
 use columns::rows::arrow_type;
 use compiled::RowRules;
-use engine::{Batch, Op, Rows};
+use engine::{Batch, Op, Room, Rows};
 use model::{
     Column, ColumnId, ColumnRole, DataType, Datum, Error, KeyRef, Numeric, Result, SqlState, Table, TableRef, key,
 };
@@ -63,21 +63,54 @@ pub(crate) fn bound(session: &mut Session, table: &Table, clocks: &Clocks) -> Re
 /// The defaults of a column for rows that give no value, as an array of the column's type.
 ///
 /// # Errors
-/// Those of evaluation; 22003 and others for a value that the column cannot hold.
+/// Those of evaluation; 22003 and others for a value that the column cannot hold; 53200 if the values exceed the
+/// transaction's share of memory.
 pub(crate) fn default_array(session: &mut Session, table: &TableRef, at: usize, rows: usize) -> Result<ArrayRef> {
-    let column = &table.columns[at];
     let zone = session.settings.time_zone();
+    array_of_default(table, at, &zone, rows, |each| each_default(session, table, at, rows, each))
+}
+
+/// A function that takes the values of a default, one after the other.
+pub(super) type Each<'e> = &'e mut dyn FnMut(&Datum<'_>) -> Result<()>;
+
+/// The values of a column's default, which `compute` gives, as an array of the column's type.
+///
+/// # Errors
+/// Those of `compute`; 22003 and others for a value that the column cannot hold.
+pub(super) fn array_of_default(
+    table: &Table,
+    at: usize,
+    zone: &str,
+    rows: usize,
+    compute: impl FnOnce(Each<'_>) -> Result<()>,
+) -> Result<ArrayRef> {
+    let column = &table.columns[at];
     if table.enum_type(column).is_some() {
         let mut values = Int64Builder::with_capacity(rows);
-        each_default(session, table, at, rows, &mut |datum| {
+        compute(&mut |datum| {
             values.append_option(label_number(datum)?);
             Ok(())
         })?;
         return Ok(Arc::new(values.finish()));
     }
-    let mut values = Builder::new(table.row_type(column), &zone, rows);
-    each_default(session, table, at, rows, &mut |datum| values.push(datum))?;
-    assign(column, &values.finish(), &zone)
+    let mut values = Builder::new(table.row_type(column), zone, rows);
+    compute(&mut |datum| values.push(datum))?;
+    assign(column, &values.finish(), zone)
+}
+
+/// Counts each value of a default before it is kept.
+pub(super) fn counted(room: &mut Room, each: Each<'_>) -> impl FnMut(&Datum<'_>) -> Result<()> {
+    /// Bytes of a value without those of its text.
+    const VALUE_BYTES: u64 = 16;
+    move |datum| {
+        let text = match datum {
+            Datum::Text(text) => text.len() as u64,
+            Datum::Bytes(bytes) => bytes.len() as u64,
+            _ => 0,
+        };
+        room.take(VALUE_BYTES + text)?;
+        each(datum)
+    }
 }
 
 /// Gives the columns of a table without values their defaults.
@@ -135,13 +168,7 @@ pub(crate) fn default_values(session: &mut Session, table: &TableRef, at: usize,
     Ok(values)
 }
 
-fn each_default(
-    session: &mut Session,
-    table: &TableRef,
-    at: usize,
-    rows: usize,
-    each: &mut dyn FnMut(&Datum<'_>) -> Result<()>,
-) -> Result<()> {
+fn each_default(session: &mut Session, table: &TableRef, at: usize, rows: usize, each: Each<'_>) -> Result<()> {
     let rules = rules(session, table)?;
     let clocks = clocks(session);
     let now = session.now_ns().div_euclid(1_000);
@@ -150,7 +177,9 @@ fn each_default(
     let Session { database, block, had, .. } = session;
     let txn = block.as_mut().and_then(|block| block.txn.as_mut());
     let txn = txn.ok_or_else(|| Error::bug("a write outside a transaction"))?;
-    numbered(txn, had, database.engine().env(), |numbers| rules.rows.default(at, rows, given, numbers, each))
+    let mut room = txn.room();
+    let mut each = counted(&mut room, each);
+    numbered(txn, had, database.engine().env(), |numbers| rules.rows.default(at, rows, given, numbers, &mut each))
 }
 
 /// The stored value of a label of an enum type.

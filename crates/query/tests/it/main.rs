@@ -6,6 +6,7 @@
 
 mod client;
 mod clients;
+mod constraints;
 mod files;
 mod function_matrix;
 mod gaps;

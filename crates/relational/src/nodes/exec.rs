@@ -134,6 +134,21 @@ impl Source {
     }
 }
 
+/// Visits expressions until one ends it.
+pub(super) fn visited(
+    expressions: &[Arc<dyn PhysicalExpr>],
+    visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
+) -> DfResult<TreeNodeRecursion> {
+    let mut recursion = TreeNodeRecursion::Continue;
+    for expression in expressions {
+        recursion = visit(expression)?;
+        if recursion == TreeNodeRecursion::Stop {
+            break;
+        }
+    }
+    Ok(recursion)
+}
+
 /// Lets other tasks run, so that an operator that computes for long can be cancelled.
 pub(crate) async fn pause() {
     let mut is_paused = false;
@@ -192,14 +207,7 @@ impl ExecutionPlan for NodeExec {
         &self,
         visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
     ) -> DfResult<TreeNodeRecursion> {
-        let mut recursion = TreeNodeRecursion::Continue;
-        for expr in &self.expressions {
-            recursion = visit(expr)?;
-            if recursion == TreeNodeRecursion::Stop {
-                break;
-            }
-        }
-        Ok(recursion)
+        visited(&self.expressions, visit)
     }
 
     fn with_new_children(self: Arc<Self>, inputs: Vec<Arc<dyn ExecutionPlan>>) -> DfResult<Arc<dyn ExecutionPlan>> {

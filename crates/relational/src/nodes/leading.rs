@@ -22,7 +22,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Phy
 use futures::{StreamExt, TryStreamExt};
 use rustc_hash::FxHashMap;
 
-use super::exec::pause;
+use super::exec::{pause, visited};
 use crate::errors::external;
 
 /// Rows after which it is decided whether dropping rows pays: the first rows of many groups are all new.
@@ -93,14 +93,7 @@ impl ExecutionPlan for LeadingExec {
         &self,
         visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
     ) -> DfResult<TreeNodeRecursion> {
-        let mut recursion = TreeNodeRecursion::Continue;
-        for expr in &self.expressions {
-            recursion = visit(expr)?;
-            if recursion == TreeNodeRecursion::Stop {
-                break;
-            }
-        }
-        Ok(recursion)
+        visited(&self.expressions, visit)
     }
 
     fn with_new_children(self: Arc<Self>, inputs: Vec<Arc<dyn ExecutionPlan>>) -> DfResult<Arc<dyn ExecutionPlan>> {
