@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use engine::{ColumnSpec, TableSpec};
-use ingest::copy::{Decoder, Header, Options};
+use ingest::NoInputs;
+use ingest::copy::{Decoder, Header, Options, Settings};
 use libfuzzer_sys::fuzz_target;
 use model::{ColumnId, ColumnRole, DataType, TableId, TableName, TableOptions, TableRef};
 
@@ -30,7 +31,8 @@ fuzz_target!(|bytes: &[u8]| {
 fn decode(table: &TableRef, options: &Options, pieces: &[&[u8]]) -> Result<u64, String> {
     let columns: Vec<ColumnId> = table.columns.iter().map(|column| column.id).collect();
     let zones = Box::new(|name: Option<&str>, _: i64| name.is_none_or(|name| name == "UTC").then_some(0));
-    let mut decoder = Decoder::new(Arc::clone(table), &columns, options.clone(), zones).map_err(|e| e.to_string())?;
+    let settings = Settings { zones, inputs: Arc::new(NoInputs) };
+    let mut decoder = Decoder::new(Arc::clone(table), &columns, options.clone(), settings).map_err(|e| e.to_string())?;
     let mut batches = Vec::new();
     for piece in pieces {
         decoder.push(piece, &mut batches).map_err(|error| error.to_string())?;

@@ -3,6 +3,7 @@
 use bumpalo::Bump;
 use catalog::TypeId;
 use model::{Datum, OtherType, Result, Type};
+use pg::Form;
 
 /// The context of a cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +66,29 @@ pub(crate) fn cast<'a>(value: Datum<'a>, to: Type, by: Context, zone: &dyn Zone,
         }
         (value, to) => rows::coerce(to, value),
     }
+}
+
+/// Reads a value in a client's format, and assigns it to a column of a type.
+///
+/// # Errors
+/// PostgreSQL's for a text or bytes that are no value of the type, and for a value that the column cannot hold.
+pub fn input<'a>(ty: Type, form: Form, bytes: &'a [u8], zone: &dyn Zone, arena: &'a Bump) -> Result<Datum<'a>> {
+    if form == Form::Binary {
+        return assigned(ty, parse_binary(bytes, ty, zone, arena)?, zone, arena);
+    }
+    let text = pg::row_value::read_text(bytes)?;
+    match ty {
+        Type::Text | Type::Varchar(_) | Type::Char(_) => rows::coerce(ty, Datum::Text(text)),
+        ty => assigned(ty, parse(text, ty, zone, arena)?, zone, arena),
+    }
+}
+
+/// A value as a column of a type gets it. Precondition: as for [`rows::coerce`].
+///
+/// # Errors
+/// Those of [`rows::coerce`], and of declared parameters.
+pub fn assigned<'a>(ty: Type, value: Datum<'a>, zone: &dyn Zone, arena: &'a Bump) -> Result<Datum<'a>> {
+    rows::coerce(ty, limited(value, ty, Context::Assignment, zone, arena)?)
 }
 
 /// Limits a value to the declared parameters of a type that has no variant of its own, such as `timestamp(3)` or

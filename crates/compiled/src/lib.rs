@@ -46,7 +46,7 @@ mod triggers;
 mod types;
 
 pub use array::{ParamType, array_of, array_of_binary, array_of_text};
-pub use cast::{Zone, parse, parse_binary};
+pub use cast::{Zone, assigned, input, parse, parse_binary};
 pub use ddl::{
     Catalog, Change, Condition, Definition, Notice, Object, PartitionCheck, Rewrite, TEMPORARY, Work,
     check_is_updatable, define, find_type, is_system_type, is_temporary, new_relation, no_type, row_type, set_option,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::{
-    Column, ColumnId, ColumnRole, DataType, Error, PartitionKeySource, Result, RoutineRef, RoutineSpec, RowColumn,
-    RowIndex, RowSchema, RowSchemaRef, SequenceRef, SqlState, TEMPORARY_SCHEMA, Table, TableId, TableName,
+    Column, ColumnId, ColumnRole, ColumnRule, DataType, Error, PartitionKeySource, Result, RoutineRef, RoutineSpec,
+    RowColumn, RowIndex, RowSchema, RowSchemaRef, SequenceRef, SqlState, TEMPORARY_SCHEMA, Table, TableId, TableName,
     TableOptions, TableRef, Type, TypeSpec, TypeSpecRef, ViewRef, ViewSpec, limits, user_types,
 };
 
@@ -1115,6 +1115,14 @@ pub(crate) fn check_rules(table: &Table) -> Result<()> {
     }
     if let Some(unknown) = rules.columns.iter().find(|rule| table.column_by_id(rule.id).is_none()) {
         return invalid(&unknown.id.to_string());
+    }
+    let is_stored_otherwise = |rule: &&ColumnRule| {
+        let built_in = rule.declared.filter(|ty| !user_types::is_user(ty.oid));
+        let stored = built_in.map(|ty| Type::from_oid(ty.oid, ty.typmod).and_then(Type::stored));
+        stored.is_some_and(|stored| stored != table.column_by_id(rule.id).map(|column| column.ty))
+    };
+    if let Some(wrong) = rules.columns.iter().find(is_stored_otherwise) {
+        return invalid(&wrong.id.to_string());
     }
     let names: BTreeSet<&str> = rules.checks.iter().map(|check| check.name.as_str()).collect();
     if names.len() < rules.checks.len() {

@@ -13,11 +13,12 @@ mod lineage;
 use std::sync::Arc;
 
 use model::{
-    Attribute, CheckOption, Column, ColumnId, ColumnRole, ColumnRule, DataType, Deferral, Domain, DomainCheck,
-    EnumLabel, Identity, Materialized, Referential, Result, RoutineRef, RowCheck, RowColumn, RowForeignKey, RowIndex,
-    RowIndexKey, RowSchema, RowSchemaRef, RowTrigger, SequenceOwner, SequenceRef, SequenceSpec, TEMPORARY_SCHEMA,
-    Table, TableId, TableName, TableOptions, TableRef, TableRules, TriggerEvents, TriggerTiming, Type, TypeSpec,
-    TypeSpecRef, UserType, ViewBase, ViewColumn, ViewRef, ViewReference, ViewReferenceColumn, ViewSpec, user_types,
+    Attribute, CheckOption, Column, ColumnId, ColumnRole, ColumnRule, DataType, DeclaredType, Deferral, Domain,
+    DomainCheck, EnumLabel, Identity, Materialized, Referential, Result, RoutineRef, RowCheck, RowColumn,
+    RowForeignKey, RowIndex, RowIndexKey, RowSchema, RowSchemaRef, RowTrigger, SequenceOwner, SequenceRef,
+    SequenceSpec, TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, TableRules, TriggerEvents,
+    TriggerTiming, Type, TypeSpec, TypeSpecRef, UserType, ViewBase, ViewColumn, ViewRef, ViewReference,
+    ViewReferenceColumn, ViewSpec, user_types,
 };
 use rows::RowTable;
 
@@ -301,7 +302,7 @@ const TABLE_KEYED: u8 = 1;
 const TABLE_UNCOMPRESSED: u8 = 2;
 const TABLE_RULES: u8 = 4;
 const RULE_DEFAULT: u8 = 1;
-const RULE_USER_TYPE: u8 = 2;
+const RULE_TYPE: u8 = 2;
 
 fn encode_table(table: &Table, out: &mut Vec<u8>) {
     encode_name(&table.name, out);
@@ -376,12 +377,13 @@ fn encode_rules(rules: &TableRules, out: &mut Vec<u8>) {
     out.put_u32(rules.columns.len() as u32);
     for rule in &rules.columns {
         out.put_u32(rule.id.0);
-        out.put_u8(flag(rule.default.is_some(), RULE_DEFAULT) | flag(rule.user_type.is_some(), RULE_USER_TYPE));
+        out.put_u8(flag(rule.default.is_some(), RULE_DEFAULT) | flag(rule.declared.is_some(), RULE_TYPE));
         if let Some(default) = &rule.default {
             out.put_bytes(default.as_bytes());
         }
-        if let Some(oid) = rule.user_type {
+        if let Some(DeclaredType { oid, typmod }) = rule.declared {
             out.put_u32(oid);
+            out.put_u32(typmod.cast_unsigned());
         }
     }
     encode_checks(&rules.checks, out);
@@ -391,12 +393,13 @@ fn decode_rules(take: &mut Take<'_>) -> Result<TableRules> {
     let column = |take: &mut Take<'_>| {
         let id = ColumnId(take.u32()?);
         let flags = take.u8()?;
-        if flags & !(RULE_DEFAULT | RULE_USER_TYPE) != 0 {
+        if flags & !(RULE_DEFAULT | RULE_TYPE) != 0 {
             return Err(take.malformed(&format!("has rule flags {flags}")));
         }
         let default = (flags & RULE_DEFAULT != 0).then(|| take.text().map(str::to_owned)).transpose()?;
-        let user_type = (flags & RULE_USER_TYPE != 0).then(|| take.u32()).transpose()?;
-        Ok(ColumnRule { id, default, user_type })
+        let ty = |take: &mut Take<'_>| Ok(DeclaredType { oid: take.u32()?, typmod: take.u32()?.cast_signed() });
+        let declared = (flags & RULE_TYPE != 0).then(|| ty(take)).transpose()?;
+        Ok(ColumnRule { id, default, declared })
     };
     let columns = (0..take.count(5)?).map(|_| column(take)).collect::<Result<Vec<_>>>()?;
     Ok(TableRules { columns, checks: decode_checks(take)? })
@@ -1178,8 +1181,12 @@ pub(crate) mod tests {
         table.options.history = true;
         table.rules = Arc::new(TableRules {
             columns: vec![
-                ColumnRule { id: ColumnId(1), default: None, user_type: Some(domain().oid) },
-                ColumnRule { id: ColumnId(2), default: Some("1".into()), user_type: None },
+                ColumnRule {
+                    id: ColumnId(1),
+                    default: None,
+                    declared: Some(DeclaredType { oid: domain().oid, typmod: -1 }),
+                },
+                ColumnRule { id: ColumnId(2), default: Some("1".into()), declared: None },
             ],
             checks: vec![RowCheck { name: "c".into(), condition: "v > 0".into(), not_valid: true }],
         });
@@ -1190,7 +1197,7 @@ pub(crate) mod tests {
             0, 0, 0, 0, 10, 2, 0, 4, 0, 0, 0, b't', b'i', b'm', b'e',
             1, 0, 0, 0, 8, 1, 1, 3, 0, 0, 0, b'd', b'e', b'v',
             2, 0, 0, 0, 7, 3, 1, 1, 0, 0, 0, b'v',
-            2, 0, 0, 0, 1, 0, 0, 0, 2, 2, 0, 0, 0x28, 2, 0, 0, 0, 1, 1, 0, 0, 0, b'1',
+            2, 0, 0, 0, 1, 0, 0, 0, 2, 2, 0, 0, 0x28, 255, 255, 255, 255, 2, 0, 0, 0, 1, 1, 0, 0, 0, b'1',
             1, 0, 0, 0, 1, 0, 0, 0, b'c', 5, 0, 0, 0, b'v', b' ', b'>', b' ', b'0', 1,
             0, 0, 0, 0, 0, 0, 0, 0, 1,
         ];

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use engine::{Catalog, ColumnSpec, TableSpec};
-use ingest::line;
+use ingest::{NoInputs, line};
 use model::{ColumnRole, DataType, Result, TableId, TableName, TableOptions, TableRef};
 
 #[path = "../../../xtask/counted.rs"]
@@ -53,6 +53,7 @@ fn parse(catalog: &Catalog, body: &str, points: usize) {
         unit: line::Unit::Nanosecond,
         now_ns: 0,
         memory_bytes_max: 64 << 20,
+        inputs: &NoInputs,
     };
     match line::parse(catalog, &request) {
         Ok(parsed) => assert_eq!(parsed.points, points as u64, "BUG: points are missing"),

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use engine::{Catalog, ColumnSpec, TableSpec};
-use ingest::{copy, line};
+use ingest::{NoInputs, copy, line};
 use model::{ColumnId, ColumnRole, DataType, Result, TableId, TableName, TableOptions, TableRef};
 
 const ROWS: usize = 1_000;
@@ -58,13 +58,15 @@ fn parse(catalog: &Catalog, body: &str) -> Result<u64> {
         unit: line::Unit::Nanosecond,
         now_ns: 0,
         memory_bytes_max: 64 << 20,
+        inputs: &NoInputs,
     };
     line::parse(catalog, &request).map(|parsed| parsed.rows)
 }
 
 fn decode(table: &TableRef, options: &copy::Options, stream: &[u8]) -> Result<u64> {
     let columns: Vec<ColumnId> = table.columns.iter().map(|column| column.id).collect();
-    let mut decoder = copy::Decoder::new(TableRef::clone(table), &columns, options.clone(), Box::new(|_, _| Some(0)))?;
+    let settings = copy::Settings { zones: Box::new(|_, _| Some(0)), inputs: std::sync::Arc::new(NoInputs) };
+    let mut decoder = copy::Decoder::new(TableRef::clone(table), &columns, options.clone(), settings)?;
     let mut out = Vec::new();
     for piece in stream.chunks(32 << 10) {
         decoder.push(piece, &mut out)?;

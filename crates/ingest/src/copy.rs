@@ -18,6 +18,8 @@ mod sink;
 mod tests;
 mod tuples;
 
+use std::sync::Arc;
+
 use engine::Batch;
 use model::{ColumnId, Error, Result, SqlState, TableRef, limits};
 
@@ -27,6 +29,7 @@ use self::rows::RowSet;
 pub use self::rows::oid_of;
 use self::sink::Sink;
 pub use self::tuples::Tuples;
+use crate::Inputs;
 
 /// Largest line of text or CSV and largest binary tuple: a row of the largest size with each byte
 /// written as two, like hexadecimal `bytea` or doubled quotes.
@@ -37,6 +40,14 @@ const BUFFER_BYTES_KEPT: usize = 1 << 20;
 /// Returns a zone's UTC offset, in seconds east, at a local time in seconds since 1970. Zone `None`
 /// is the session's.
 pub type Zones = Box<dyn Fn(Option<&str>, i64) -> Option<i32> + Send + Sync>;
+
+/// What decides the meaning of texts.
+pub struct Settings {
+    /// Time zones.
+    pub zones: Zones,
+    /// Values of declared types.
+    pub inputs: Arc<dyn Inputs>,
+}
 
 /// Format of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,9 +198,9 @@ impl Decoder {
     ///
     /// # Errors
     /// 22023 as in [`Options::check`]; 42703 for an unknown column; 42701 for a duplicate one.
-    pub fn new(table: TableRef, columns: &[ColumnId], options: Options, zones: Zones) -> Result<Decoder> {
+    pub fn new(table: TableRef, columns: &[ColumnId], options: Options, settings: Settings) -> Result<Decoder> {
         let stream = Stream::new(options, columns.len())?;
-        Ok(Decoder(Reader { rows: RowSet::new(table, columns, zones)?, stream, carry: Vec::new() }))
+        Ok(Decoder(Reader { rows: RowSet::new(table, columns, settings)?, stream, carry: Vec::new() }))
     }
 
     /// Whether the format is binary.

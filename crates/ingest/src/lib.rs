@@ -16,7 +16,10 @@
 
 mod batch_builder;
 pub mod copy;
+mod inputs;
 mod small_batch;
 
 pub mod line;
 mod number;
+
+pub use inputs::{Inputs, NoInputs};

@@ -37,7 +37,7 @@ use engine::{Batch, Catalog, ColumnSpec, KeyList, Op, Ops, Rows, TableSpec, Txn}
 use model::{ColumnId, Error, Result, SqlState, Table, TableName, TableRef};
 
 use self::table::TableBuilder;
-use crate::number;
+use crate::{Inputs, number};
 
 /// Refused lines with a description; further ones are only counted.
 pub const ERRORS_MAX: usize = 100;
@@ -90,7 +90,7 @@ impl Unit {
 }
 
 /// Input of the parser.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// Schema of the tables; created if it does not exist.
     pub schema: &'a str,
@@ -102,6 +102,8 @@ pub struct Request<'a> {
     pub now_ns: i64,
     /// Memory limit for columns, including the space of absent values.
     pub memory_bytes_max: usize,
+    /// Values of declared types.
+    pub inputs: &'a dyn Inputs,
 }
 
 /// A refused line and the reason.

@@ -23,6 +23,7 @@ mod row_schema;
 mod schema;
 mod sequence;
 pub mod sort_key;
+pub mod stored;
 mod table_rules;
 mod time;
 mod trigger;
@@ -46,7 +47,7 @@ pub use row_schema::{
 };
 pub use schema::{Column, ColumnRole, DataType, TEMPORARY_SCHEMA, Table, TableName, TableOptions, TableRef};
 pub use sequence::{SequenceBound, SequenceOptions, SequenceOwner, SequenceRef, SequenceSpec};
-pub use table_rules::{ColumnRule, TableRules, enum_value};
+pub use table_rules::{ColumnRule, DeclaredType, TableRules};
 pub use time::{TimeRange, Timestamp};
 pub use trigger::{RowTrigger, TriggerEvent, TriggerEvents, TriggerTiming};
 pub use types::{CHARACTERS_MAX, Type};

@@ -1,45 +1,39 @@
 //! Defaults and constraints of `columns` tables, in the form that `rows` tables have them in.
 
 use crate::numeric::Precision;
-use crate::{
-    Column, ColumnId, DataType, Error, Lineage, Result, RowCheck, RowColumn, RowSchema, SqlState, Table, Type,
-    TypeSpec, user_types,
-};
+use crate::{Column, ColumnId, DataType, Lineage, RowCheck, RowColumn, RowSchema, Table, Type, user_types};
 
-/// Defaults, user types and CHECK constraints of a `columns` table.
+/// Defaults, declared types and CHECK constraints of a `columns` table.
 ///
 /// Always true: `columns` is sorted by number, without duplicates, and has no entry that says nothing; the names of the
 /// checks are unique.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableRules {
-    /// Columns with a default or a user type.
+    /// Columns with a default or a declared type.
     pub columns: Vec<ColumnRule>,
     /// CHECK constraints over the names of columns.
     pub checks: Vec<RowCheck>,
 }
 
-/// The number of a label of an enum type, as columns store it.
-///
-/// # Errors
-/// 22P02 for another text.
-pub fn enum_value(spec: &TypeSpec, label: &str) -> Result<i64> {
-    let found = spec.number(label).map(i64::from);
-    found.ok_or_else(|| {
-        let text = format!("invalid input value for enum {}: \"{label}\"", spec.name.table);
-        Error::new(SqlState::INVALID_TEXT_REPRESENTATION, text)
-    })
+/// A type that was declared for a column: its OID and typmod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeclaredType {
+    /// OID in `pg_type`, also of a domain.
+    pub oid: u32,
+    /// Declared parameters as PostgreSQL encodes them, -1 without any.
+    pub typmod: i32,
 }
 
-/// Default and user type of a column.
+/// Default and declared type of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnRule {
     /// The column.
     pub id: ColumnId,
     /// SQL expression for rows that provide no value.
     pub default: Option<String>,
-    /// OID of the enum type or domain that was declared. Values of an enum type are stored as the numbers of its labels
-    /// ([`crate::EnumLabel::number`]), in a `bigint`: their order is that of the labels, and a label may be renamed.
-    pub user_type: Option<u32>,
+    /// The type that was declared, if the stored one does not tell it: see [`crate::stored`]. Values of an enum type are stored as
+    /// the numbers of its labels ([`crate::EnumLabel::number`]): their order is that of the labels, and a label may be renamed.
+    pub declared: Option<DeclaredType>,
 }
 
 impl TableRules {
@@ -61,9 +55,9 @@ impl TableRules {
         defaults.chain(self.checks.iter().map(|check| &check.condition)).map(String::as_str)
     }
 
-    /// OIDs of the user types that columns have.
+    /// OIDs of the enum types and domains that columns have.
     pub fn user_types(&self) -> impl Iterator<Item = u32> {
-        self.columns.iter().filter_map(|rule| rule.user_type)
+        self.columns.iter().filter_map(|rule| rule.declared).map(|ty| ty.oid).filter(|oid| user_types::is_user(*oid))
     }
 }
 
@@ -93,23 +87,39 @@ impl Table {
         self.rules.column(column.id)?.default.as_deref()
     }
 
+    /// OID and typmod of a column's type in `pg_type`, if they are not those of its stored type.
+    #[must_use]
+    pub fn declared_type(&self, column: &Column) -> Option<DeclaredType> {
+        self.rules.column(column.id)?.declared
+    }
+
     /// OID of the enum type or domain of a column.
     #[must_use]
     pub fn user_type(&self, column: &Column) -> Option<u32> {
-        self.rules.column(column.id)?.user_type
+        self.declared_type(column).map(|ty| ty.oid).filter(|oid| user_types::is_user(*oid))
     }
 
-    /// The enum type of a column.
+    /// OID of the domain of a column.
     #[must_use]
-    pub fn enum_type(&self, column: &Column) -> Option<u32> {
-        self.user_type(column).filter(|oid| user_types::is_enum(*oid))
+    pub fn domain(&self, column: &Column) -> Option<u32> {
+        self.user_type(column).filter(|oid| user_types::is_constrained(*oid))
+    }
+
+    /// The type of a column's values if they are stored in another form: see [`crate::stored`]. Of a domain it is the base type.
+    #[must_use]
+    pub fn declared(&self, column: &Column) -> Option<Type> {
+        let declared = self.declared_type(column)?;
+        let ty = match user_types::is_domain(declared.oid) {
+            true => user_types::find(declared.oid)?.domain()?.base,
+            false => Type::from_oid(declared.oid, declared.typmod)?,
+        };
+        Some(ty).filter(|ty| ty.is_declared())
     }
 
     /// The type of a column's values in `rows` tables; of a domain its base type.
     #[must_use]
     pub fn row_type(&self, column: &Column) -> Type {
-        let declared = self.enum_type(column).and_then(|oid| Type::from_oid(oid, -1));
-        declared.unwrap_or_else(|| column.ty.row_type())
+        self.declared(column).unwrap_or_else(|| column.ty.row_type())
     }
 
     /// The table as one of `rows`, without key and indexes: its columns have the same positions.
@@ -118,7 +128,7 @@ impl Table {
         let columns = self.columns.iter().map(|column| RowColumn {
             not_null: !column.nullable,
             default: self.default(column).map(str::to_owned),
-            domain: self.user_type(column).filter(|oid| user_types::is_constrained(*oid)),
+            domain: self.domain(column),
             ..RowColumn::new(&column.name, self.row_type(column))
         });
         RowSchema {
@@ -143,7 +153,7 @@ impl Table {
             // A condition names its columns.
             Some(before) => {
                 (column.nullable || !before.nullable)
-                    && self.user_type(before) == later.user_type(column)
+                    && self.declared_type(before) == later.declared_type(column)
                     && (later.rules.checks.is_empty() || before.name == column.name)
             }
             // Rows that were written before lack the values of a new column, also of one that replaces another.

@@ -485,7 +485,8 @@ fn attributes(facts: &StatementFacts) -> Vec<Row> {
     for table in facts.catalog.tables() {
         let oid = oids::of_table(table.id, Part::Table);
         for (number, column) in (1_i64..).zip(&table.columns) {
-            let ty = table.user_type(column).map_or_else(|| oids::of_type(column.ty), |oid| (oid, -1));
+            let declared = table.declared_type(column).map(|ty| (ty.oid, ty.typmod));
+            let ty = declared.unwrap_or_else(|| oids::of_type(column.ty));
             let mut row = attribute(oid, number, &column.name, ty, !column.nullable);
             row.extend(row! { atthasdef: table.default(column).is_some() });
             rows.push(row);
@@ -493,7 +494,9 @@ fn attributes(facts: &StatementFacts) -> Vec<Row> {
         if table.keyed {
             let index = oids::of_table(table.id, Part::Index);
             for (number, (_, column)) in (1_i64..).zip(oids::key_and_time(table)) {
-                rows.push(attribute(index, number, &column.name, oids::of_type(column.ty), false));
+                let declared = table.declared_type(column).map(|ty| (ty.oid, ty.typmod));
+                let ty = declared.unwrap_or_else(|| oids::of_type(column.ty));
+                rows.push(attribute(index, number, &column.name, ty, false));
             }
         }
     }

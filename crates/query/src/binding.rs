@@ -74,8 +74,8 @@ pub(crate) fn bind_query(
     query: &ast::Query,
     declared: &[u32],
 ) -> Result<Bound> {
-    let keeps_nanoseconds = statement.purpose == Purpose::Columns;
-    let database = Tables { keeps_nanoseconds, variables: statement.variables.clone(), ..Tables::new(context) };
+    let into_columns = statement.purpose == Purpose::Columns;
+    let database = Tables { into_columns, variables: statement.variables.clone(), ..Tables::new(context) };
     let types = declared_types(declared);
     let query = binder::bind(&database, &statement.sql, query, &types).map_err(|error| placed(error, statement))?;
     let session = Arc::clone(&database.session);
@@ -106,8 +106,8 @@ pub(crate) fn bind_change(
     change: &Statement,
     declared: &[u32],
 ) -> Result<BoundChange> {
-    let keeps_nanoseconds = statement.purpose == Purpose::Columns;
-    let database = Tables { keeps_nanoseconds, variables: statement.variables.clone(), ..Tables::new(context) };
+    let into_columns = statement.purpose == Purpose::Columns;
+    let database = Tables { into_columns, variables: statement.variables.clone(), ..Tables::new(context) };
     let bound = binder::bind_statement(&database, &statement.sql, change, &declared_types(declared));
     let BoundStatement::Change(change) = bound.map_err(|error| placed(error, statement))? else {
         return Err(Error::bug("a change that is a query"));
@@ -301,8 +301,9 @@ impl Bound {
             && self.sources.is_empty()
             && relational::is_reusable(&self.query)
             && !self.query.output.iter().any(|one| has_names(one.ty));
-        let is_shown = statement.purpose == Purpose::Shown;
-        let mut tables = Tables { sources: Mutex::new(self.sources), is_shown, ..Tables::new(context) };
+        let (is_shown, into_columns) = (statement.purpose == Purpose::Shown, statement.purpose == Purpose::Columns);
+        let sources = Mutex::new(self.sources);
+        let mut tables = Tables { sources, is_shown, into_columns, ..Tables::new(context) };
         if is_reusable {
             // A kept plan must not keep the snapshot.
             tables.session = Arc::new(value_session(context));
@@ -431,8 +432,9 @@ struct Tables<'a> {
     sources: Mutex<Vec<Arc<FilesTable>>>,
     /// The variables around the statement.
     variables: Option<Arc<Variables>>,
-    /// Whether constants keep nanoseconds, whatever the statement reads.
-    keeps_nanoseconds: bool,
+    /// Whether the rows are stored in a `columns` table: constants keep nanoseconds, whatever the statement reads, and values
+    /// their form.
+    into_columns: bool,
     /// Whether the rows are shown to the client, in the styles of the session.
     is_shown: bool,
 }
@@ -446,7 +448,7 @@ impl<'a> Tables<'a> {
         let session = Arc::new(session);
         let (reads_system, sources) = (AtomicBool::new(false), Mutex::default());
         let variables = None;
-        Tables { context, facts, session, reads_system, sources, variables, keeps_nanoseconds: false, is_shown: true }
+        Tables { context, facts, session, reads_system, sources, variables, into_columns: false, is_shown: true }
     }
 }
 
@@ -515,7 +517,7 @@ impl Schema for Tables<'_> {
     }
 
     fn keeps_nanoseconds(&self) -> bool {
-        self.keeps_nanoseconds
+        self.into_columns
     }
 
     fn is_table_function(&self, name: &str) -> bool {
@@ -743,8 +745,8 @@ fn unique_indexes(table: &RowSchema, shown: &[usize]) -> Vec<UniqueIndex> {
 pub(crate) fn default_of_column(table: &model::Table, column: &model::Column, catalog: &Catalog) -> Option<String> {
     let described = RowColumn {
         default: table.default(column).map(str::to_owned),
-        domain: table.user_type(column).filter(|oid| model::user_types::is_constrained(*oid)),
-        ..RowColumn::new(&column.name, column.ty.row_type())
+        domain: table.domain(column),
+        ..RowColumn::new(&column.name, table.row_type(column))
     };
     default_of(&described, catalog).map(|text| default_in(&table.name, text, catalog).into_owned())
 }
@@ -752,8 +754,8 @@ pub(crate) fn default_of_column(table: &model::Table, column: &model::Column, ca
 fn columns_table(table: &model::Table, name: &TableName, catalog: &Catalog) -> Table {
     let columns = table.columns.iter().map(|column| TableColumn {
         name: column.name.as_str().into(),
-        ty: TypeId(table.enum_type(column).unwrap_or_else(|| ingest::copy::oid_of(column.ty))),
-        typmod: if column.ty == model::DataType::UInt64 { relational::types::UINT64_TYPMOD } else { -1 },
+        ty: TypeId(table.row_type(column).oid()),
+        typmod: table.row_type(column).typmod(),
         // Rows of the past may be older than the constraint.
         not_null: !column.nullable && (!table.options.history || column.role == model::ColumnRole::Time),
         default: default_of_column(table, column, catalog).map(Into::into),
@@ -801,6 +803,10 @@ impl relational::Environment for Tables<'_> {
 
     fn has_plain_texts(&self) -> bool {
         !self.is_shown
+    }
+
+    fn keeps_values(&self) -> bool {
+        self.into_columns
     }
 
     fn session(&self) -> Arc<Session> {

@@ -134,7 +134,10 @@ pub(crate) fn row_shape(ty: u32, catalog: &Catalog) -> Option<Shape> {
         return Some(view.columns.iter().map(|one| (one.name.as_str().into(), TypeId(one.ty), one.typmod)).collect());
     }
     let columns = catalog.table_by_id(table)?;
-    let one = |column: &model::Column| (column.name.as_str().into(), TypeId(ingest::copy::oid_of(column.ty)), -1);
+    let one = |column: &model::Column| {
+        let ty = columns.row_type(column);
+        (column.name.as_str().into(), TypeId(ty.oid()), ty.typmod())
+    };
     Some(columns.columns.iter().map(one).collect())
 }
 

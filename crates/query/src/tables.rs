@@ -72,10 +72,7 @@ pub(crate) fn column_at(table: &Table, name: &str) -> Result<usize> {
 
 /// Whether rows that give a column no value may get another one than NULL.
 pub(crate) fn may_default(table: &Table, column: &model::Column) -> bool {
-    table
-        .rules
-        .column(column.id)
-        .is_some_and(|rule| rule.default.is_some() || rule.user_type.is_some_and(model::user_types::is_constrained))
+    table.default(column).is_some() || table.domain(column).is_some()
 }
 
 /// The `rows` table that a name refers to.

@@ -210,7 +210,7 @@ impl Load {
                 at.field.set(Some(field));
                 let value = match incoming.field(row, field) {
                     None => Datum::Null,
-                    Some(bytes) => read(*ty, incoming.form(field), bytes, ctx)?,
+                    Some(bytes) => cast::input(*ty, incoming.form(field), bytes, ctx.session.zone, ctx.arena)?,
                 };
                 run.frame.computed.push(value);
             }
@@ -276,21 +276,4 @@ fn inserted(table: &Arc<RowTable>, columns: &[usize], stored: &mut StoredExpress
     let routes = Routes::of(table, ChangeKind::Insert, stored)?;
     let conflict = Conflict::Error;
     Ok(Insert { target, tables, rows, late, made_first: false, conflict, columns: Vec::new(), routes })
-}
-
-/// Decodes a value and converts it to the column type.
-fn read<'a>(ty: Type, form: Form, bytes: &'a [u8], ctx: &'a ExecContext<'a>) -> Result<Datum<'a>> {
-    let (zone, arena) = (ctx.session.zone, ctx.arena);
-    if form == Form::Binary {
-        let value = cast::parse_binary(bytes, ty, zone, arena)?;
-        return rows::coerce(ty, cast::limited(value, ty, cast::Context::Assignment, zone, arena)?);
-    }
-    let text = pg::row_value::read_text(bytes)?;
-    match ty {
-        Type::Text | Type::Varchar(_) | Type::Char(_) => rows::coerce(ty, Datum::Text(text)),
-        ty => {
-            let value = cast::parse(text, ty, zone, arena)?;
-            rows::coerce(ty, cast::limited(value, ty, cast::Context::Assignment, zone, arena)?)
-        }
-    }
 }

@@ -34,7 +34,7 @@ fn rows_that_were_not_checked_by_a_new_constraint_are_refused() {
         (
             "a default",
             &|_, rules| {
-                rules.columns.push(ColumnRule { id: ColumnId(2), default: Some("1".into()), user_type: None });
+                rules.columns.push(ColumnRule { id: ColumnId(2), default: Some("1".into()), declared: None });
             },
             true,
         ),
@@ -47,7 +47,7 @@ fn rows_that_were_not_checked_by_a_new_constraint_are_refused() {
                 let id = table.next_column_id;
                 table.next_column_id.0 += 1;
                 table.columns.push(model::Column { id, name: "n".into(), ..table.columns[2].clone() });
-                rules.columns.push(ColumnRule { id, default: Some("1".into()), user_type: None });
+                rules.columns.push(ColumnRule { id, default: Some("1".into()), declared: None });
             },
             false,
         ),

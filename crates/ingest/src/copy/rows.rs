@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 
 use engine::{Batch, Op, Ops, Rows, SMALL_BATCH_BYTES_MAX, SMALL_BATCH_ROWS_MAX};
+use model::stored::Stored;
 use model::{
-    Column as TableColumn, ColumnId, ColumnRole, DataType, Error, Result, SqlState, Table, TableRef, TypeSpec,
-    TypeSpecRef, enum_value, key, limits, user_types,
+    Column as TableColumn, ColumnId, ColumnRole, DataType, Error, Result, SqlState, Table, TableRef, Type, key, limits,
 };
 use pg::types::oid;
 use pg::{Datum, Form, Oid};
 
-use super::Zones;
+use super::Settings;
 use super::sink::Sink;
 use crate::batch_builder::{Column, Keys};
 use crate::number::{self, Decimal};
@@ -22,7 +22,7 @@ const BATCH_BYTES_MAX: usize = 8 << 20;
 
 pub(super) struct RowSet {
     table: TableRef,
-    zones: Zones,
+    settings: Settings,
     targets: Vec<Target>,
     /// A NOT NULL column that is not in the column list: every row is an error.
     missing: Option<ColumnId>,
@@ -59,8 +59,8 @@ struct Target {
     ty: DataType,
     oid: Oid,
     nullable: bool,
-    /// The enum type whose labels are the texts of the stored numbers.
-    labels: Option<TypeSpecRef>,
+    /// The type whose values are stored in another form.
+    declared: Option<Type>,
     destination: Destination,
 }
 
@@ -83,7 +83,7 @@ enum Cell<'a> {
 }
 
 impl RowSet {
-    pub(super) fn new(table: TableRef, columns: &[ColumnId], zones: Zones) -> Result<RowSet> {
+    pub(super) fn new(table: TableRef, columns: &[ColumnId], settings: Settings) -> Result<RowSet> {
         let mut targets = Vec::with_capacity(columns.len());
         let mut seen = vec![false; table.next_column_id.0 as usize];
         for id in columns {
@@ -97,7 +97,7 @@ impl RowSet {
                 let message = format!("column \"{}\" specified more than once", column.name);
                 return Err(Error::new(SqlState::DUPLICATE_COLUMN, message));
             }
-            targets.push(Target::new(&table, column)?);
+            targets.push(Target::new(&table, column));
         }
         // Fields with a default get it from the caller.
         let has_value = |column: &TableColumn| {
@@ -108,7 +108,7 @@ impl RowSet {
         let missing = table.columns.iter().find(|column| !has_value(column)).map(|column| column.id);
         let small = assign_destinations(&table, &mut targets);
         Ok(RowSet {
-            zones,
+            settings,
             targets,
             missing,
             line: 0,
@@ -270,7 +270,7 @@ impl Sink for RowSet {
 
     fn put_text(&mut self, field: usize, text: &[u8]) -> Result<()> {
         let target = &self.targets[field];
-        match target.read_text(text, &self.zones).and_then(|cell| check_size(cell, text.len())) {
+        match target.read_text(text, &self.settings).and_then(|cell| check_size(cell, text.len())) {
             Ok(cell) => self.put(field, cell),
             Err(error) => Err(self.at_field(error, field, Some(text))),
         }
@@ -278,7 +278,7 @@ impl Sink for RowSet {
 
     #[inline]
     fn put_binary(&mut self, field: usize, bytes: &[u8]) -> Result<()> {
-        match self.targets[field].read_binary(bytes, &self.zones) {
+        match self.targets[field].read_binary(bytes, &self.settings) {
             Ok(cell) => self.put(field, cell),
             Err(error) => Err(self.at_field(error, field, None)),
         }
@@ -342,28 +342,32 @@ fn check_size(cell: Cell<'_>, text_bytes: usize) -> Result<Cell<'_>> {
 }
 
 impl Target {
-    fn new(table: &Table, column: &TableColumn) -> Result<Target> {
+    fn new(table: &Table, column: &TableColumn) -> Target {
         // The constraints of a domain are checked by the caller, who also knows its default.
         let nullable = column.nullable && column.role != ColumnRole::Time;
-        let labels = table.enum_type(column).map(|oid| user_types::find(oid).ok_or_else(|| Error::bug("no such type")));
-        let (oid, destination) = (oid_of(column.ty), Destination::Time);
-        Ok(Target { id: column.id, ty: column.ty, oid, nullable, labels: labels.transpose()?, destination })
+        let (oid, destination, declared) = (oid_of(column.ty), Destination::Time, table.declared(column));
+        Target { id: column.id, ty: column.ty, oid, nullable, declared, destination }
     }
 
-    /// A label of the enum type.
+    /// A value of a type that is stored in another form.
     #[cold]
-    fn label(spec: &TypeSpec, bytes: &[u8]) -> Result<Cell<'static>> {
-        let label = std::str::from_utf8(bytes).map_err(|_| {
-            Error::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\"")
-        })?;
-        enum_value(spec, label).map(Cell::Int)
+    fn declared(ty: Type, form: Form, bytes: &[u8], settings: &Settings) -> Result<Cell<'static>> {
+        Ok(match settings.inputs.stored(ty, form, bytes)? {
+            Stored::Int(value) => Cell::Int(value),
+            Stored::Made(text) => Cell::Bytes(Cow::Owned(text.into_bytes())),
+            Stored::Encoded(bytes) => Cell::Bytes(Cow::Owned(bytes)),
+            Stored::Moment(ns) => Cell::Time(ns),
+            Stored::Text(text) => Cell::Bytes(Cow::Borrowed(text.as_bytes())),
+            Stored::Bytes(bytes) => Cell::Bytes(Cow::Borrowed(bytes)),
+            Stored::Null => return Err(Error::bug(format!("a value of type {ty} that is NULL"))),
+        })
     }
 
     /// Fast path for integers and floats. Anything else is parsed by `pg`, which knows all formats
     /// and errors.
-    fn read_text<'a>(&self, text: &'a [u8], zones: &Zones) -> Result<Cell<'a>> {
-        if let Some(spec) = &self.labels {
-            return Target::label(spec, text);
+    fn read_text<'a>(&self, text: &'a [u8], settings: &Settings) -> Result<Cell<'a>> {
+        if let Some(ty) = self.declared {
+            return Target::declared(ty, Form::Text, text, settings);
         }
         let number = || number::scan(text).filter(|decimal| decimal.len == text.len());
         let cell = match self.ty {
@@ -373,19 +377,19 @@ impl Target {
         };
         match cell {
             Some(cell) => Ok(cell),
-            None => self.cell(pg::decode(self.oid, Form::Text, text, zones.as_ref())?),
+            None => self.cell(pg::decode(self.oid, Form::Text, text, settings.zones.as_ref())?),
         }
     }
 
     #[inline]
-    fn read_binary<'a>(&self, bytes: &'a [u8], zones: &Zones) -> Result<Cell<'a>> {
-        if let Some(spec) = &self.labels {
-            return Target::label(spec, bytes);
+    fn read_binary<'a>(&self, bytes: &'a [u8], settings: &Settings) -> Result<Cell<'a>> {
+        if let Some(ty) = self.declared {
+            return Target::declared(ty, Form::Binary, bytes, settings);
         }
         match (self.ty, bytes.as_chunks::<8>()) {
             (DataType::Float64, ([chunk], [])) => Ok(Cell::Float64(f64::from_be_bytes(*chunk))),
             (DataType::Int64, ([chunk], [])) => Ok(Cell::Int(i64::from_be_bytes(*chunk))),
-            _ => self.cell(pg::decode(self.oid, Form::Binary, bytes, zones.as_ref())?),
+            _ => self.cell(pg::decode(self.oid, Form::Binary, bytes, settings.zones.as_ref())?),
         }
     }
 

@@ -7,6 +7,7 @@ use model::{ColumnRole, DataType, KeyValue, Table, TableId, TableName, key};
 use proptest::prelude::*;
 
 use super::*;
+use crate::NoInputs;
 
 /// `t(time, dev key, n key, f, i, h, l, u, r, s, b, y, at)`: every type, two key columns.
 fn table() -> TableRef {
@@ -38,8 +39,8 @@ fn ids(table: &Table, names: &str) -> Vec<ColumnId> {
     names.split(',').map(|name| table.column(name).unwrap().id).collect()
 }
 
-fn utc() -> Zones {
-    Box::new(|zone, _| if zone.is_none() { Some(0) } else { None })
+fn utc() -> Settings {
+    Settings { zones: Box::new(|zone, _| if zone.is_none() { Some(0) } else { None }), inputs: Arc::new(NoInputs) }
 }
 
 fn decoder(columns: &str, options: Options) -> Decoder {

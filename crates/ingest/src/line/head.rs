@@ -67,7 +67,7 @@ impl<'a> Parser<'a> {
             return Err(Fault::line(SqlState::DATATYPE_MISMATCH, message));
         }
         let number = self.tables.len() as u32;
-        self.tables.push(TableBuilder::new(table, existing));
+        self.tables.push(TableBuilder::new(table, existing, self.request.inputs));
         self.table_names.insert(name.to_owned(), number);
         Ok(number)
     }

@@ -1,17 +1,16 @@
 //! Builder for the rows of one table of a request.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int64Array, StringArray};
 use engine::{ColumnSpec, Op, TableSpec};
-use model::{
-    ColumnId, ColumnRole, DataType, Error, Result, SqlState, TableName, TableOptions, TableRef, TypeSpec, TypeSpecRef,
-    enum_value, key, limits, user_types,
-};
+use model::stored::Stored;
+use model::{ColumnId, ColumnRole, DataType, Error, SqlState, TableName, TableOptions, TableRef, Type, key, limits};
+use pg::Form;
 
 use super::head::Tag;
 use super::{Budget, Fault, Parse, TableWrite, quoted, word};
+use crate::Inputs;
 use crate::batch_builder::{Column, Keys};
 
 /// Time column of tables created by line protocol.
@@ -35,6 +34,7 @@ pub(super) enum FieldValue<'a> {
 pub(super) struct TableBuilder<'a> {
     name: TableName,
     existing: Option<&'a TableRef>,
+    inputs: &'a dyn Inputs,
     keyed: bool,
     slots: Vec<Slot>,
     slot_names: HashMap<Box<str>, u32>,
@@ -73,8 +73,8 @@ struct Slot {
     /// Position in `order`.
     place: Option<u32>,
     kind: Kind,
-    /// The enum type of an existing column, whose labels are read as text and stored as numbers.
-    labels: Option<TypeSpecRef>,
+    /// The type of an existing column whose values are stored in another form.
+    declared: Option<Type>,
 }
 
 enum Kind {
@@ -102,10 +102,11 @@ struct Search<'a> {
 }
 
 impl<'a> TableBuilder<'a> {
-    pub(super) fn new(name: TableName, existing: Option<&'a TableRef>) -> TableBuilder<'a> {
+    pub(super) fn new(name: TableName, existing: Option<&'a TableRef>, inputs: &'a dyn Inputs) -> TableBuilder<'a> {
         let mut build = TableBuilder {
             name,
             existing,
+            inputs,
             keyed: existing.is_none_or(|table| table.keyed),
             slots: Vec::new(),
             slot_names: HashMap::new(),
@@ -154,20 +155,18 @@ impl<'a> TableBuilder<'a> {
                 if !column.nullable && self.existing.is_none_or(|table| table.rules.column(column.id).is_none()) {
                     self.required.push(slot);
                 }
-                let is_enum = self.existing.is_some_and(|table| table.enum_type(column).is_some());
-                let ty = if is_enum { DataType::Text } else { column.ty };
-                Kind::Field { ty, column: Column::new(ty) }
+                Kind::Field { ty: column.ty, column: Column::new(column.ty) }
             }
         };
-        let labels = self.existing.and_then(|table| table.enum_type(column)).and_then(user_types::find);
+        let declared = self.existing.and_then(|table| table.declared(column));
         let slot = self.push_slot(&column.name, Some(column.id), kind);
-        self.slots[slot].labels = labels;
+        self.slots[slot].declared = declared;
         slot
     }
 
     fn push_slot(&mut self, name: &str, id: Option<ColumnId>, kind: Kind) -> usize {
         let slot = self.slots.len();
-        self.slots.push(Slot { name: name.into(), id, place: None, kind, labels: None });
+        self.slots.push(Slot { name: name.into(), id, place: None, kind, declared: None });
         self.slot_names.insert(name.into(), slot as u32);
         slot
     }
@@ -209,7 +208,12 @@ impl<'a> TableBuilder<'a> {
         let mut values = Vec::with_capacity(tags.len());
         for (name, value) in tags {
             let slot = self.slot(name, budget)?;
-            values.push((self.key_position(slot)?, name.as_ref(), value.as_ref()));
+            let position = self.key_position(slot)?;
+            let value = match self.slots[slot].declared {
+                None => Cow::Borrowed(value.as_ref()),
+                Some(ty) => Cow::Owned(self.stored_tag(slot, ty, value)?),
+            };
+            values.push((position, name.as_ref(), value));
         }
         values.sort_unstable_by_key(|(position, ..)| *position);
         if let Some(twice) = values.windows(2).find(|pair| pair[0].0 == pair[1].0) {
@@ -246,7 +250,21 @@ impl<'a> TableBuilder<'a> {
         }
     }
 
-    fn check_required_keys(&self, values: &[(u32, &str, &str)]) -> Parse<()> {
+    /// The stored form of a tag of a key column with another type.
+    #[cold]
+    fn stored_tag(&self, slot: usize, ty: Type, value: &str) -> Parse<String> {
+        match self.inputs.stored(ty, Form::Text, value.as_bytes()) {
+            Ok(Stored::Made(text)) => Ok(text),
+            Ok(other) => Err(Fault::Request(Error::bug(format!("{other:?} in a key column of type {ty}")))),
+            Err(error) => Err(Fault::Line(self.in_column(slot, error))),
+        }
+    }
+
+    fn in_column(&self, slot: usize, error: Error) -> Error {
+        error.context(format_args!("column \"{}\" of table {}", self.name_of(slot), self.name))
+    }
+
+    fn check_required_keys(&self, values: &[(u32, &str, Cow<'_, str>)]) -> Parse<()> {
         for slot in &self.key_slots {
             let slot = &self.slots[*slot as usize];
             if let Kind::Key { position, nullable: false, .. } = slot.kind
@@ -284,9 +302,13 @@ impl<'a> TableBuilder<'a> {
     #[inline]
     pub(super) fn put(&mut self, slot: usize, seen: FieldValue<'_>, text: &[u8], budget: &mut Budget) -> Parse<()> {
         let row = self.times.len();
-        let Kind::Field { column, .. } = &mut self.slots[slot].kind else {
+        let Slot { kind, declared, .. } = &mut self.slots[slot];
+        let Kind::Field { column, .. } = kind else {
             return self.put_first(slot, seen, text, budget);
         };
+        if let Some(ty) = *declared {
+            return self.put_declared(slot, ty, seen, text, budget);
+        }
         let len = column.len();
         if len < row {
             budget.take(column.pad_bytes(row)).map_err(Fault::Request)?;
@@ -298,9 +320,6 @@ impl<'a> TableBuilder<'a> {
             FieldValue::Bool(value) => column.put_bool(row, value),
             FieldValue::Timestamp(value) => column.put_timestamp(row, value),
             FieldValue::Text(value) => {
-                if let Some(spec) = &self.slots[slot].labels {
-                    check_label(spec, value)?;
-                }
                 self.line.text_bytes += value.len();
                 is_text(&self.slots[slot].kind) && self.put_text(slot, row, value)
             }
@@ -308,6 +327,63 @@ impl<'a> TableBuilder<'a> {
         if !done {
             self.put_narrow(slot, &seen, text)?;
         }
+        // A duplicate field was noted already.
+        if len <= row {
+            self.line.touched.push(slot as u32);
+        }
+        Ok(())
+    }
+
+    /// Writes a value of a type that is stored in another form.
+    #[cold]
+    fn put_declared(
+        &mut self,
+        slot: usize,
+        ty: Type,
+        seen: FieldValue<'_>,
+        text: &[u8],
+        budget: &mut Budget,
+    ) -> Parse<()> {
+        let row = self.times.len();
+        let is_json = matches!(ty.sql_name(), "json" | "jsonb");
+        let is_number = matches!(ty, Type::Numeric(_)) || is_json;
+        let given = match seen {
+            FieldValue::Text(value) => Cow::Borrowed(value),
+            FieldValue::Float(value) if is_number => Cow::Owned(value.to_string().into_bytes()),
+            FieldValue::Integer(value) if is_number => Cow::Owned(value.to_string().into_bytes()),
+            FieldValue::Unsigned(value) if is_number => Cow::Owned(value.to_string().into_bytes()),
+            FieldValue::Bool(value) if is_json => Cow::Owned(value.to_string().into_bytes()),
+            _ => {
+                let seen = format!("{} {}", seen.what(), quoted(word(text, 0)));
+                return Err(self.mismatch(slot, &seen, &ty.to_string()));
+            }
+        };
+        let stored = self.inputs.stored(ty, Form::Text, &given);
+        let stored = stored.map_err(|error| Fault::Line(self.in_column(slot, error)))?;
+        let Kind::Field { column, ty: form } = &mut self.slots[slot].kind else {
+            return Err(Fault::Request(Error::bug("a declared type of no field")));
+        };
+        let len = column.len();
+        if len < row {
+            budget.take(column.pad_bytes(row)).map_err(Fault::Request)?;
+        }
+        let put_bytes = |column: &mut Column, bytes: &[u8]| (column.put_bytes(row, bytes), bytes.len());
+        let (done, bytes) = match (&stored, *form) {
+            (Stored::Int(value), DataType::Int32) => {
+                (i32::try_from(*value).is_ok_and(|value| column.put_i32(row, value)), 0)
+            }
+            (Stored::Int(value), _) => (column.put_i64(row, *value), 0),
+            (Stored::Moment(ns), _) => (column.put_timestamp(row, *ns), 0),
+            (Stored::Text(text), _) => put_bytes(column, text.as_bytes()),
+            (Stored::Made(text), _) => put_bytes(column, text.as_bytes()),
+            (Stored::Bytes(bytes), _) => put_bytes(column, bytes),
+            (Stored::Encoded(bytes), _) => put_bytes(column, bytes),
+            (Stored::Null, _) => (false, 0),
+        };
+        if !done {
+            return Err(Fault::Request(Error::bug(format!("{stored:?} in a field of type {ty}"))));
+        }
+        self.line.text_bytes += bytes;
         // A duplicate field was noted already.
         if len <= row {
             self.line.touched.push(slot as u32);
@@ -445,7 +521,7 @@ impl<'a> TableBuilder<'a> {
     }
 
     /// Returns the rows of the table; `None` if no line was accepted.
-    pub(super) fn finish(mut self, budget: &mut Budget) -> Result<Option<TableWrite>> {
+    pub(super) fn finish(mut self, budget: &mut Budget) -> model::Result<Option<TableWrite>> {
         let rows = self.times.len();
         if rows == 0 {
             return Ok(None);
@@ -456,7 +532,6 @@ impl<'a> TableBuilder<'a> {
             let Kind::Field { column, .. } = slot.kind else { continue };
             budget.take(column.pad_bytes(if column.len() == 0 { 0 } else { rows }))?;
             if let Some(array) = column.finish(rows)? {
-                let array = slot.labels.as_deref().map_or(Ok(Arc::clone(&array)), |spec| numbers(spec, &array))?;
                 columns.push((slot.name.into(), slot.id, array));
             }
         }
@@ -539,24 +614,12 @@ impl FieldValue<'_> {
     }
 }
 
-#[cold]
-fn check_label(spec: &TypeSpec, value: &[u8]) -> Parse<()> {
-    enum_value(spec, &String::from_utf8_lossy(value)).map(|_| ()).map_err(Fault::Line)
-}
-
-/// The numbers of labels that were checked.
-fn numbers(spec: &TypeSpec, labels: &ArrayRef) -> Result<ArrayRef> {
-    let labels = labels.as_any().downcast_ref::<StringArray>().ok_or_else(|| Error::bug("labels that are no texts"))?;
-    let number = |label: Option<&str>| label.map(|label| enum_value(spec, label)).transpose();
-    Ok(Arc::new(labels.iter().map(number).collect::<Result<Int64Array>>()?))
-}
-
 fn is_text(kind: &Kind) -> bool {
     matches!(kind, Kind::Field { ty: DataType::Text, .. })
 }
 
 /// Encodes a key from values sorted by position; missing values are NULL.
-fn key_bytes(values: &[(u32, &str, &str)]) -> Vec<u8> {
+fn key_bytes(values: &[(u32, &str, Cow<'_, str>)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut next = 0;
     for (position, _, value) in values {

@@ -2,7 +2,11 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, types};
-use model::{ColumnRole, DataType, KeyValue, TableId, key, limits};
+use model::stored::Stored;
+use model::{
+    ColumnRole, ColumnRule, DataType, DeclaredType, KeyValue, SqlState, TableId, TableRules, Type, key, limits,
+};
+use pg::Form;
 use proptest::prelude::*;
 
 use super::*;
@@ -10,7 +14,18 @@ use super::*;
 const NOW: i64 = 1_000_000_000_000_000_123;
 
 fn request(body: &[u8]) -> Request<'_> {
-    Request { schema: "public", body, unit: Unit::Nanosecond, now_ns: NOW, memory_bytes_max: 64 << 20 }
+    let (unit, memory_bytes_max) = (Unit::Nanosecond, 64 << 20);
+    Request { schema: "public", body, unit, now_ns: NOW, memory_bytes_max, inputs: &Numbers }
+}
+
+/// Reads dates that are written as numbers of days.
+struct Numbers;
+
+impl Inputs for Numbers {
+    fn stored(&self, _: Type, _: Form, bytes: &[u8]) -> Result<Stored<'static>> {
+        let text = String::from_utf8_lossy(bytes);
+        text.parse().map(Stored::Int).map_err(|_| Error::new(SqlState::INVALID_TEXT_REPRESENTATION, text.to_string()))
+    }
 }
 
 /// A catalog with a table per `(name, keyed, columns)`; columns are written `name type[!] role`.
@@ -35,6 +50,22 @@ fn column(text: &str) -> ColumnSpec {
         _ => ColumnRole::Field,
     };
     ColumnSpec { name: words[0].into(), ty, nullable: !words[1].ends_with('!'), role }
+}
+
+#[test]
+fn a_value_of_a_declared_type_is_read_by_its_input_function() {
+    let mut catalog = catalog(&[("t", true, "time Timestamp time,d Int32 field")]);
+    let mut table = model::Table::clone(catalog.table(&TableName::public("t")).unwrap());
+    let (id, declared) = (table.column("d").unwrap().id, Some(DeclaredType { oid: Type::Date.oid(), typmod: -1 }));
+    table.rules = std::sync::Arc::new(TableRules {
+        columns: vec![ColumnRule { id, default: None, declared }],
+        checks: Vec::new(),
+    });
+    catalog = Catalog::default().with_table(TableRef::new(table)).unwrap();
+    let parsed = parse(&catalog, &request(b"t d=\"7\" 1\nt d=\"x\" 2\nt d=3i 3\nt d=\"-1\" 4")).unwrap();
+    assert_eq!(rows(&parsed), ["t{} d=7 @1", "t{} d=-1 @4"]);
+    let states: Vec<&str> = parsed.errors.iter().map(|error| error.error.state().0).collect();
+    assert_eq!(states, ["22P02", "42804"]);
 }
 
 /// Rows as text: `table{key=value} field=value @time`, without absent values.

@@ -22,12 +22,15 @@ use engine::Op;
 use model::{DataType, Error, Result, SqlState, TableRef};
 use parser::ast::Name;
 use relational::arrow::cast;
+use relational::arrow::rows::arrow_of;
+use relational::arrow::stored::to_stored;
 use relational::types::timestamptz;
 
 use self::rows::BulkRows;
-use crate::execute::insert::{assign_to, batch_of};
+use crate::execute::insert::{batch_of, stored_texts};
 use crate::execute::table_rules;
 use crate::session::Session;
+use crate::session::clocks::Clocks;
 use crate::tables::{Named, column_at, find_table};
 
 /// Rows of a batch that are written in one piece.
@@ -209,8 +212,8 @@ impl BulkColumns {
             let is_next = table.columns.get(next).is_some_and(|column| column.name == *field.name());
             let at = if is_next { next } else { column_at(&table, field.name())? };
             let column = &table.columns[at];
-            let (to, shown) = match table.enum_type(column) {
-                Some(oid) => (Arrow::Utf8, catalog::builtin().type_name(catalog::TypeId(oid))),
+            let (to, shown) = match table.declared(column) {
+                Some(ty) => (arrow_of(ty, "UTC"), catalog::builtin().type_name(catalog::TypeId(ty.oid()))),
                 None => (arrow_type(column.ty), column.ty.sql_name().to_owned()),
             };
             check(&column.name, field.data_type(), &to, &shown)?;
@@ -231,8 +234,14 @@ impl BulkColumns {
                 }
                 _ => arrow_type(column.ty),
             };
-            arrays[*at] = Some(match self.table.enum_type(column) {
-                Some(_) => assign_to(&self.table, column, array, &zone)?,
+            arrays[*at] = Some(match self.table.declared(column) {
+                Some(ty) => {
+                    let array = converted(&column.name, array, &arrow_of(ty, &zone), &zone)?;
+                    let is_text = array.data_type().is_string();
+                    let stored =
+                        if is_text { stored_texts(&array, ty, &Clocks::of(session)) } else { to_stored(&array, ty) };
+                    stored.map_err(|error| error.context(format_args!("column \"{}\"", column.name)))?
+                }
                 None => converted(&column.name, array, &to, &zone)?,
             });
         }

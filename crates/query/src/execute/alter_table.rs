@@ -137,7 +137,7 @@ pub(super) fn check_action(session: &mut Session, table: &Table, action: &AlterT
                 let text = "cannot alter type of a column used by a view or rule";
                 return Err(Error::unsupported(text).with_detail(detail));
             }
-            match column_constraints::stored_user_type(session, column, ty)? {
+            match column_constraints::stored_type_name(session, column, ty)? {
                 Some(_) => Ok(()),
                 None => data_type(column, ty).map(|_| ()),
             }

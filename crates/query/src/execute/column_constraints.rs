@@ -10,8 +10,8 @@ use catalog::TypeId;
 use compiled::{Change, Work};
 use futures::StreamExt;
 use model::{
-    Column, ColumnId, ColumnRole, ColumnRule, DataType, Error, Result, RowColumn, RowSchema, Table, TableName,
-    TableRef, TableRules, Type, user_types,
+    Column, ColumnId, ColumnRole, ColumnRule, DataType, DeclaredType, Error, Result, RowColumn, RowSchema, Table,
+    TableName, TableRef, TableRules, Type, user_types,
 };
 use parser::ast::{
     self, AlterTable, AlterTableAction as Action, ColumnConstraintKind, ColumnDef, CreateTable, Expr, ExprKind, Ident,
@@ -21,6 +21,7 @@ use parser::print::quoted_name;
 use pg_catalog::oids::{is_primary, key_and_time};
 
 use super::rows;
+use crate::binding;
 use crate::result::Outcome;
 use crate::session::Session;
 use crate::session::clocks::Clocks;
@@ -32,16 +33,16 @@ pub(crate) struct Validation {
     error: Error,
 }
 
-/// Parts of a new table that its definition as one of `rows` has: defaults and CHECK constraints, and fields of user types.
+/// Parts of a new table that its definition as one of `rows` has: defaults and CHECK constraints, and fields of declared types.
 /// `None` if it has none of them.
 ///
 /// # Errors
 /// PostgreSQL's; 0A000 for functions of users.
-/// - `has_user_types`: names of the columns of user types.
+/// - `declared`: names of the columns whose values are stored in another form.
 pub(super) fn of_new_table(
     session: &mut Session,
     create: &CreateTable,
-    has_user_types: &[Ident],
+    declared: &[Ident],
 ) -> Result<Option<RowSchema>> {
     let mut create = create.clone();
     create.options.clear();
@@ -50,7 +51,7 @@ pub(super) fn of_new_table(
     let mut is_needed = false;
     create.elements.retain_mut(|element| match element {
         TableElement::Column(column) => {
-            is_needed |= has_user_types.contains(&column.name);
+            is_needed |= declared.contains(&column.name);
             column.constraints.retain(|constraint| match &constraint.kind {
                 ColumnConstraintKind::Default(value) if value.kind == ExprKind::Null => false,
                 ColumnConstraintKind::Default(_) | ColumnConstraintKind::Check { .. } => {
@@ -83,42 +84,59 @@ pub(super) fn of_new_table(
     schema.ok_or_else(|| Error::bug("a table that is not created")).map(Some)
 }
 
-/// A new column with the type in which its values are stored: that of the numbers of an enum type's labels, or the type that a
-/// domain constrains.
+/// A new column with the type in which its values are stored, if they are stored in another form.
 ///
 /// # Errors
 /// 0A000 for a type that `columns` tables do not have.
 pub(super) fn with_stored_type(session: &mut Session, column: &ColumnDef) -> Result<ColumnDef> {
     let mut column = column.clone();
     if let Some(ty) = &mut column.ty
-        && let Some(stored) = stored_user_type(session, &column.name, ty)?
+        && let Some(stored) = stored_type_name(session, &column.name, ty)?
     {
         *ty = stored;
     }
     Ok(column)
 }
 
-/// The stored type of a user type that a statement names; `None` for other types.
+/// The stored type of a type whose values are stored in another form, and of a domain; `None` for others.
 ///
 /// # Errors
 /// 0A000 for a type that `columns` tables do not have.
-pub(super) fn stored_user_type(session: &mut Session, column: &str, ty: &TypeName) -> Result<Option<TypeName>> {
-    if !ty.dimensions.is_empty() || ty.is_set || ty.is_column_type {
+pub(super) fn stored_type_name(session: &mut Session, column: &str, ty: &TypeName) -> Result<Option<TypeName>> {
+    if ty.is_set || ty.is_column_type {
         return Ok(None);
     }
-    let named = rows::with_relations(session, |relations| compiled::find_type(&ty.name, relations));
-    let spec = named.or_else(|| user_types::referred(&ty.name.name).and_then(user_types::find));
-    let Some(spec) = spec else { return Ok(None) };
-    let stored = match spec.domain() {
-        None if user_types::is_enum(spec.oid) => DataType::Int64,
-        Some(domain) if !user_types::is_enum(domain.base.oid()) => stored_type(&RowColumn::new(column, domain.base))?,
-        _ => return Err(super::definition::unsupported_type(column, &ty.to_string())),
+    let context = session.context_of_newest();
+    // A name of no type, such as `serial`, is refused with those that tables do not have.
+    let Ok((found, _)) = binding::data_type(&context, ty) else { return Ok(None) };
+    let Some(base) = base_type(session, ty) else {
+        return Err(super::definition::unsupported_type(column, &ty.to_string()));
     };
+    if !user_types::is_domain(found) && !base.is_declared() && base.stored().is_some() {
+        return Ok(None);
+    }
+    let stored = base.stored().ok_or_else(|| super::definition::unsupported_type(column, &ty.to_string()))?;
     let oid = TypeId(ingest::copy::oid_of(stored));
     let name = catalog::builtin().type_row(oid).map_or("text", |row| row.name);
     let digits = Expr::new(ExprKind::Integer(20), ty.at);
     let modifiers = if stored == DataType::UInt64 { vec![digits] } else { Vec::new() };
     Ok(Some(TypeName { name: ast::Name::system(name, ty.at), modifiers, at: ty.at, ..TypeName::default() }))
+}
+
+/// The type that a statement names; of a domain its base type.
+pub(super) fn base_type(session: &mut Session, ty: &TypeName) -> Option<Type> {
+    let context = session.context_of_newest();
+    let (found, typmod) = binding::data_type(&context, ty).ok()?;
+    match user_types::is_domain(found) {
+        true => user_types::find(found)?.domain().map(|domain| domain.base),
+        false => Type::from_oid(found, typmod),
+    }
+}
+
+/// Whether a statement names a type that a user made.
+pub(super) fn is_user_type(session: &mut Session, ty: &TypeName) -> bool {
+    let context = session.context_of_newest();
+    binding::data_type(&context, ty).is_ok_and(|(found, _)| user_types::is_user(found))
 }
 
 /// Gives a new table the rules of its definition.
@@ -138,9 +156,14 @@ pub(super) fn set_rules(session: &mut Session, table: &TableRef, schema: &RowSch
 }
 
 fn rule_of(id: ColumnId, described: &RowColumn) -> Option<ColumnRule> {
-    let user_type = described.domain.or_else(|| Some(described.ty.oid()).filter(|oid| user_types::is_enum(*oid)));
+    let domain = described.domain.map(|oid| DeclaredType { oid, typmod: -1 });
+    let declared = domain.or_else(|| described.ty.is_declared().then(|| declared_as(described.ty)));
     let default = described.default.clone();
-    (default.is_some() || user_type.is_some()).then_some(ColumnRule { id, default, user_type })
+    (default.is_some() || declared.is_some()).then_some(ColumnRule { id, default, declared })
+}
+
+fn declared_as(ty: Type) -> DeclaredType {
+    DeclaredType { oid: ty.oid(), typmod: ty.typmod() }
 }
 
 /// Checks that the defaults and constraints of a table can be computed for its rows.
@@ -289,9 +312,8 @@ fn retyped<'s>(table: &Table, next: &RowSchema, statement: &'s AlterTable) -> Re
         let Some(at) = at.filter(|at| !next.columns[*at].dropped) else { continue };
         let ty = stored_type(&next.columns[at])?;
         let of = &table.columns[at];
-        let is_same_enum =
-            table.enum_type(of) == Some(next.columns[at].ty.oid()).filter(|oid| user_types::is_enum(*oid));
-        if using.is_some() || ty != of.ty || !is_same_enum {
+        let is_same = table.declared(of) == Some(next.columns[at].ty).filter(|ty| ty.is_declared());
+        if using.is_some() || ty != of.ty || !is_same {
             found.push(Retyped { at, ty, using: using.as_ref() });
         }
     }
@@ -303,20 +325,8 @@ fn retyped<'s>(table: &Table, next: &RowSchema, statement: &'s AlterTable) -> Re
 /// # Errors
 /// 0A000 for types that `columns` tables do not have.
 pub(super) fn stored_type(column: &RowColumn) -> Result<DataType> {
-    Ok(match column.ty.base() {
-        Type::Bool => DataType::Bool,
-        Type::Int2 => DataType::Int16,
-        Type::Int4 => DataType::Int32,
-        Type::Int8 => DataType::Int64,
-        Type::Float4 => DataType::Float32,
-        Type::Float8 => DataType::Float64,
-        Type::Text | Type::Varchar(_) | Type::Char(_) => DataType::Text,
-        Type::Bytes => DataType::Bytes,
-        Type::Timestamptz => DataType::Timestamp,
-        Type::Numeric(Some(model::Precision { digits: 20, scale: 0 })) => DataType::UInt64,
-        Type::Other(other) if user_types::is_enum(other.oid) => DataType::Int64,
-        other => return Err(super::definition::unsupported_type(&column.name, other.sql_name())),
-    })
+    let unsupported = || super::definition::unsupported_type(&column.name, &column.ty.to_string());
+    column.ty.stored().ok_or_else(unsupported)
 }
 
 /// Name of the column that gets the converted values of another one, by its number in the statement.
@@ -346,8 +356,8 @@ fn versions(table: &Table, next: &RowSchema, retyped: &[Retyped<'_>]) -> Result<
         let name = described.name.clone();
         let mut column = match table.columns.get(at) {
             Some(column) => {
-                let of_labels = |oid| ColumnRule { id: column.id, default: None, user_type: Some(oid) };
-                filled_rules.columns.extend(table.enum_type(column).map(of_labels));
+                let rule = |ty| ColumnRule { id: column.id, default: None, declared: Some(declared_as(ty)) };
+                filled_rules.columns.extend(table.declared(column).map(rule));
                 filled.columns.push(column.clone());
                 Column { name, ..column.clone() }
             }

@@ -20,7 +20,8 @@ use crate::statement::Parsed;
 use crate::tables::find_table;
 
 /// Types that a `columns` table can store, for messages.
-const TYPES: &str = "boolean, smallint, integer, bigint, numeric(20), real, double precision, text, bytea, timestamptz";
+const TYPES: &str = "boolean, the numbers, text, bytea, uuid, json and jsonb, dates, times and intervals, enum types, domains, ranges, \
+     inet, bit varying, and arrays of these";
 
 /// Runs a DDL statement, or fails with 0A000 if it is not supported.
 pub(crate) async fn execute(session: &mut Session, parsed: &Parsed, statement: &Statement) -> Result<Outcome> {
@@ -89,15 +90,23 @@ fn create_table(session: &mut Session, create: &CreateTable) -> Result<Outcome> 
         }
         return Err(Error::new(SqlState::DUPLICATE_TABLE, format!("relation \"{}\" already exists", name.table)));
     }
-    let (stored, user_typed) = with_stored_types(session, create)?;
-    let spec = table_spec(name, &stored)?;
-    let of_user_type = |column: &&ColumnSpec| user_typed.iter().any(|name| *name.as_str() == *column.name);
-    if let Some(column) = spec.columns.iter().filter(of_user_type).find(|column| column.role != ColumnRole::Field) {
-        let text =
-            format!("column \"{}\": user types are not supported for key and time of columns tables", column.name);
-        return Err(Error::unsupported(text).with_hint("fields can have enum types and domains"));
+    let (stored, declared) = with_stored_types(session, create)?;
+    let is_declared = |name: &str| declared.iter().any(|declared| *declared.as_str() == *name);
+    let time = time_column(create, with_options(create)?.time.as_deref())?;
+    if is_declared(&time) {
+        return Err(only_of_fields(create, &time));
     }
-    let rules = column_constraints::of_new_table(session, create, &user_typed)?;
+    let spec = table_spec(name, &stored)?;
+    for key in spec.columns.iter().filter(|one| one.role == ColumnRole::Key && is_declared(&one.name)) {
+        let ty = columns(create).find(|column| column.name == *key.name).and_then(|column| column.ty.as_ref());
+        let base = ty.and_then(|ty| column_constraints::base_type(session, ty));
+        // A type of a user that is dropped takes its columns with it, but key columns cannot be dropped.
+        let is_user = ty.is_some_and(|ty| column_constraints::is_user_type(session, ty));
+        if is_user || !base.is_some_and(model::Type::is_stored_alike) {
+            return Err(only_of_fields(create, &key.name));
+        }
+    }
+    let rules = column_constraints::of_new_table(session, create, &declared)?;
     let table = session.writer()?.create_table(&spec)?;
     if let Some(rules) = rules {
         column_constraints::set_rules(session, &table, &rules)?;
@@ -105,7 +114,18 @@ fn create_table(session: &mut Session, create: &CreateTable) -> Result<Outcome> 
     Ok(Outcome::command("CREATE TABLE"))
 }
 
-/// The statement with the types in which values of user types are stored, and the names of the columns that have such types.
+/// Error for a key column or time of a type that only fields have.
+fn only_of_fields(create: &CreateTable, name: &str) -> Error {
+    let ty = columns(create).find(|column| column.name == *name).and_then(|column| column.ty.as_ref());
+    let ty = ty.map(ToString::to_string).unwrap_or_default();
+    let text = format!("column \"{name}\": type {ty} is not supported for key and time of columns tables");
+    Error::unsupported(text).with_hint(match ty.as_str() {
+        ty if ty.starts_with("timestamp ") => "use timestamptz; it stores the moment, and the session's TimeZone says how it is shown",
+        _ => "the time is timestamptz or bigint; types with several forms of equal values, such as json and arrays, are not those of keys",
+    })
+}
+
+/// The statement with the types in which values are stored, and the names of the columns where these are others.
 fn with_stored_types<'c>(session: &mut Session, create: &'c CreateTable) -> Result<(Cow<'c, CreateTable>, Vec<Ident>)> {
     let mut stored = Cow::Borrowed(create);
     let mut names = Vec::new();

@@ -10,12 +10,18 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, BinaryArray, Decimal128Array, RecordBatch, StringArray};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType as Arrow};
+use bumpalo::Bump;
 use columns::rows::{Ops, arrow_type, time_values};
 use engine::{Batch, KeyList, Op, Rows};
 use futures::StreamExt;
-use model::{ColumnRole, DataType, Error, Result, SqlState, Table, key};
+use ingest::Inputs;
+use model::stored::{Stored, store};
+use model::{ColumnRole, DataType, Datum, Error, Numeric, Result, SqlState, Table, Type, key};
 use parser::ast as tree;
+use pg::Form;
 use relational::arrow::cast;
+use relational::arrow::rows::Builder;
+use relational::arrow::stored::{StoredBuilder, to_stored};
 use relational::types::{Value, sql_name, timestamptz};
 use rustc_hash::FxHashMap;
 
@@ -25,6 +31,7 @@ use crate::plan::insert::{Cell, InsertPlan, Source};
 use crate::plan::{self, Plan, Prepared};
 use crate::result::Outcome;
 use crate::session::Session;
+use crate::session::clocks::Clocks;
 use crate::statement::Command;
 
 /// Runs an INSERT.
@@ -80,6 +87,9 @@ fn insert_rows(session: &mut Session, plan: &InsertPlan, rows: &[Vec<Cell>], val
     let defaults = defaults(session, plan, rows, count)?;
     let zone = session.settings.zone();
     let mut builder = RowBuilder::new(&plan.table, &plan.targets, zone, count)?;
+    let declared: Vec<(usize, Type)> = plan.declared().collect();
+    let clocks = Clocks::of(session);
+    let mut stored: Vec<(usize, Value)> = Vec::new();
     for number in 0..count {
         let (row, values) = match repeats {
             1 => (&rows[number], values),
@@ -92,6 +102,15 @@ fn insert_rows(session: &mut Session, plan: &InsertPlan, rows: &[Vec<Cell>], val
             Cell::Default(at) => {
                 defaults.iter().find(|(known, _)| known == at).map_or(&Value::Null, |(_, values)| &values[number])
             }
+        };
+        stored.clear();
+        for (place, ty) in declared.iter().filter(|(place, _)| !matches!(row[*place], Cell::Default(_))) {
+            let converted = stored_value(*ty, value(*place), &clocks);
+            stored.push((*place, converted.map_err(|error| in_row(error, number, count))?));
+        }
+        let value = |place: usize| match stored.iter().find(|(at, _)| *at == place) {
+            Some((_, stored)) => stored,
+            None => value(place),
         };
         builder.push(&value).map_err(|error| in_row(error, number, count))?;
     }
@@ -116,7 +135,7 @@ fn defaults(
         let has = |row: &Vec<Cell>| row.iter().any(|cell| matches!(cell, Cell::Default(other) if other == at));
         let is_needed = |number: usize| has(if count > rows.len() { &rows[0] } else { &rows[number] });
         let needed = (0..count).filter(|number| is_needed(*number)).count();
-        let mut values = table_rules::default_values(session, &plan.table, *at, needed)?.into_iter();
+        let mut values = table_rules::stored_default_values(session, &plan.table, *at, needed)?.into_iter();
         let value = |number| if is_needed(number) { values.next().unwrap_or(Value::Null) } else { Value::Null };
         defaults.push((*at, (0..count).map(value).collect()));
     }
@@ -189,36 +208,89 @@ pub(crate) fn batch_of(table: &Table, op: &Op, arrays: &[Option<ArrayRef>], rows
     Ok(Batch::new(keys, Rows::new(series, times, Ops::All(op.clone()), fields)))
 }
 
-/// Like [`assign`], for a column that may have an enum type: labels become their numbers.
+/// Like [`assign`], for a column whose values may be stored in another form. The query has cast its values to the type.
 ///
 /// # Errors
-/// 22P02 for a text that is no label; as [`assign`].
+/// 42804 for values of another type; as [`assign`] and [`to_stored`].
 pub(crate) fn assign_to(table: &Table, column: &model::Column, array: &ArrayRef, zone: &str) -> Result<ArrayRef> {
-    let Some(oid) = table.enum_type(column) else { return assign(column, array, zone) };
-    let is_text = |ty: &Arrow| ty.is_string() || matches!(ty, Arrow::Dictionary(_, values) if values.is_string());
-    match array.data_type() {
-        ty if is_text(ty) => labels(oid, array),
-        Arrow::UInt32 | Arrow::Null => cast(array, &Arrow::Int64),
-        other => {
-            let (to, from) = (catalog::builtin().type_name(catalog::TypeId(oid)), sql_name(other));
-            let text = format!("column \"{}\" is of type {to} but expression is of type {from}", column.name);
-            Err(Error::new(SqlState::DATATYPE_MISMATCH, text).with_hint("rewrite or cast the expression"))
-        }
+    match table.declared(column) {
+        None => assign(column, array, zone),
+        Some(ty) => to_stored(array, ty),
     }
 }
 
-/// The numbers of labels of an enum type.
-fn labels(oid: u32, array: &ArrayRef) -> Result<ArrayRef> {
-    let missing = || Error::new(SqlState::UNDEFINED_OBJECT, format!("type with OID {oid} does not exist"));
-    let spec = model::user_types::find(oid).ok_or_else(missing)?;
-    let texts = cast(array, &Arrow::Utf8)?;
-    let number = |label: Option<&str>| label.map(|label| model::enum_value(&spec, label)).transpose();
-    let values = texts.as_string::<i32>().iter().map(number).collect::<Result<arrow_array::Int64Array>>()?;
-    Ok(Arc::new(values))
+/// Reads texts as values of a type that is stored in another form.
+///
+/// # Errors
+/// Those of the type's input function.
+pub(crate) fn stored_texts(texts: &ArrayRef, ty: Type, inputs: &dyn Inputs) -> Result<ArrayRef> {
+    let form = ty.stored().ok_or_else(|| Error::bug(format!("a stored {ty}")))?;
+    let texts = cast(texts, &Arrow::Utf8)?;
+    let mut builder = StoredBuilder::new(form, texts.len());
+    for text in texts.as_string::<i32>() {
+        let value = match text {
+            None => Stored::Null,
+            Some(text) => inputs.stored(ty, Form::Text, text.as_bytes())?,
+        };
+        builder.push(&value)?;
+    }
+    Ok(builder.finish())
+}
+
+/// A value of a statement in the form in which a column stores it.
+///
+/// # Errors
+/// Those of the type's input function for a text; 42804 for a value that cannot be assigned.
+fn stored_value(ty: Type, value: &Value, clocks: &Clocks) -> Result<Value> {
+    let arena = Bump::new();
+    let (datum, micros) = (value, |ns: i64| if matches!(ns, i64::MIN | i64::MAX) { ns } else { ns.div_euclid(1_000) });
+    let datum = match datum {
+        Value::Text(text) => {
+            let read = compiled::input(ty, Form::Text, text.as_bytes(), clocks, &arena)?;
+            return Ok(value_of_stored(ty, store(ty, &read)?));
+        }
+        Value::Null => Datum::Null,
+        Value::Bool(value) => Datum::Bool(*value),
+        Value::Int16(value) => Datum::Int2(*value),
+        Value::Int32(value) => Datum::Int4(*value),
+        Value::Int64(value) => Datum::Int8(*value),
+        Value::Float32(value) => Datum::Float4(*value),
+        Value::Float64(value) => Datum::Float8(*value),
+        Value::Numeric(value, scale) => Datum::Numeric(Numeric::new(*value, u32::from(*scale))),
+        Value::Bytes(bytes) => Datum::Bytes(bytes),
+        Value::Timestamptz(ns) => Datum::Timestamptz(micros(*ns)),
+        Value::Timestamp(ns) => Datum::Timestamp(micros(*ns)),
+        Value::Date(days) => Datum::Date(*days),
+        Value::Time(ns) => Datum::Time(ns.div_euclid(1_000)),
+        Value::Interval(months, days, ns) => {
+            Datum::Interval(model::Interval { months: *months, days: *days, micros: ns.div_euclid(1_000) })
+        }
+        Value::Uuid(uuid) => Datum::Uuid(*uuid),
+        Value::Array(_) => return Err(Error::bug("an array as a simple value")),
+    };
+    let assigned = compiled::assigned(ty, datum, clocks, &arena)?;
+    Ok(value_of_stored(ty, store(ty, &assigned)?))
+}
+
+/// A stored value as one of a statement.
+pub(super) fn value_of_stored(ty: Type, stored: Stored<'_>) -> Value {
+    match stored.into_owned() {
+        Stored::Int(value) if ty.stored() == Some(DataType::Int32) => {
+            i32::try_from(value).map_or(Value::Null, Value::Int32)
+        }
+        Stored::Int(value) => Value::Int64(value),
+        Stored::Made(text) => Value::Text(text),
+        Stored::Encoded(bytes) => Value::Bytes(bytes),
+        Stored::Moment(ns) => Value::Timestamptz(ns),
+        Stored::Text(_) | Stored::Bytes(_) | Stored::Null => Value::Null,
+    }
 }
 
 /// PostgreSQL's assignment casts: between numeric types, from any type to text, and from text literals to any type.
 pub(crate) fn assign(column: &model::Column, array: &ArrayRef, zone: &str) -> Result<ArrayRef> {
+    if let Some(numbers) = numbers_of_encoded(column.ty, array)? {
+        return cast(&numbers, &arrow_type(column.ty));
+    }
     let (from, to) = (array.data_type(), arrow_type(column.ty));
     let fits = *from == to
         || *from == Arrow::Null
@@ -248,6 +320,19 @@ pub(crate) fn assign(column: &model::Column, array: &ArrayRef, zone: &str) -> Re
         return bytes_of_texts(&array);
     }
     cast(&array, &to)
+}
+
+/// Encoded values of `numeric` as an array of a number type; `None` for other arrays, and other columns.
+fn numbers_of_encoded(to: DataType, array: &ArrayRef) -> Result<Option<ArrayRef>> {
+    let is_number = arrow_type(to).is_numeric();
+    let Some(bytes) = array.as_binary_opt::<i32>().filter(|_| is_number) else { return Ok(None) };
+    let ty = to.row_type();
+    let mut builder = Builder::new(ty, "UTC", bytes.len());
+    for value in bytes {
+        let datum = value.map_or(Ok(Datum::Null), model::encoding::decode)?;
+        builder.push(&::rows::coerce(ty, datum)?)?;
+    }
+    Ok(Some(builder.finish()))
 }
 
 /// Rounds numbers to whole ones: floats to the nearest even one, decimals away from zero.

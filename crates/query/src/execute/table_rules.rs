@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::Int64Builder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimestampNanosecondType, UInt64Type,
@@ -15,13 +14,15 @@ use arrow_array::{Array, ArrayRef};
 use columns::rows::arrow_type;
 use compiled::RowRules;
 use engine::{Batch, Op, Room, Rows};
+use model::stored::{Stored, load, store};
 use model::{
-    Column, ColumnId, ColumnRole, DataType, Datum, Error, KeyRef, Numeric, Result, SqlState, Table, TableRef, key,
+    Column, ColumnId, ColumnRole, DataType, Datum, Error, KeyRef, Numeric, Result, SqlState, Table, TableRef, Type, key,
 };
 use relational::arrow::rows::Builder;
+use relational::arrow::stored::StoredBuilder;
 use relational::types::Value;
 
-use super::insert::assign;
+use super::insert::{assign, value_of_stored};
 use super::rows::run::numbered;
 use crate::session::Session;
 use crate::session::bound_rules::BoundRules;
@@ -85,13 +86,10 @@ pub(super) fn array_of_default(
     compute: impl FnOnce(Each<'_>) -> Result<()>,
 ) -> Result<ArrayRef> {
     let column = &table.columns[at];
-    if table.enum_type(column).is_some() {
-        let mut values = Int64Builder::with_capacity(rows);
-        compute(&mut |datum| {
-            values.append_option(label_number(datum)?);
-            Ok(())
-        })?;
-        return Ok(Arc::new(values.finish()));
+    if let Some(ty) = table.declared(column) {
+        let mut values = StoredBuilder::new(column.ty, rows);
+        compute(&mut |datum| values.push(&store(ty, datum)?))?;
+        return Ok(values.finish());
     }
     let mut values = Builder::new(table.row_type(column), zone, rows);
     compute(&mut |datum| values.push(datum))?;
@@ -158,6 +156,22 @@ pub(crate) fn absent_fields(table: &Table, given: &[usize]) -> Vec<usize> {
     columns.filter(|(at, column)| is_absent(*at, column)).map(|(at, _)| at).collect()
 }
 
+/// Like [`default_values`], in the form in which the column stores them.
+pub(super) fn stored_default_values(
+    session: &mut Session,
+    table: &TableRef,
+    at: usize,
+    rows: usize,
+) -> Result<Vec<Value>> {
+    let Some(ty) = table.declared(&table.columns[at]) else { return default_values(session, table, at, rows) };
+    let mut values = Vec::with_capacity(rows);
+    each_default(session, table, at, rows, &mut |datum| {
+        values.push(value_of_stored(ty, store(ty, datum)?));
+        Ok(())
+    })?;
+    Ok(values)
+}
+
 /// Like [`default_array`], as values of statements.
 pub(crate) fn default_values(session: &mut Session, table: &TableRef, at: usize, rows: usize) -> Result<Vec<Value>> {
     let mut values = Vec::with_capacity(rows);
@@ -180,15 +194,6 @@ fn each_default(session: &mut Session, table: &TableRef, at: usize, rows: usize,
     let mut room = txn.room();
     let mut each = counted(&mut room, each);
     numbered(txn, had, database.engine().env(), |numbers| rules.rows.default(at, rows, given, numbers, &mut each))
-}
-
-/// The stored value of a label of an enum type.
-pub(crate) fn label_number(datum: &Datum<'_>) -> Result<Option<i64>> {
-    match datum {
-        Datum::Null => Ok(None),
-        Datum::Oid(number) => Ok(Some(i64::from(*number))),
-        other => Err(Error::bug(format!("a label that is {}", other.type_name()))),
-    }
 }
 
 fn value_of(datum: &Datum<'_>) -> Result<Value> {
@@ -298,8 +303,8 @@ pub(crate) struct RowsOf<'b> {
     times: &'b [i64],
     key_types: Vec<DataType>,
     sources: Vec<Source>,
-    /// Whether values of a column are labels of an enum type, by their numbers.
-    are_labels: Vec<bool>,
+    /// Types of the columns whose values are stored in another form.
+    declared: Vec<Option<Type>>,
 }
 
 enum Source {
@@ -333,8 +338,8 @@ impl<'b> RowsOf<'b> {
         });
         let sources = sources.collect();
         let key_types = table.key_columns().map(|column| column.ty).collect();
-        let are_labels = table.columns.iter().map(|column| table.enum_type(column).is_some()).collect();
-        RowsOf { table, keys, series, times, key_types, sources, are_labels }
+        let declared = table.columns.iter().map(|column| table.declared(column)).collect();
+        RowsOf { table, keys, series, times, key_types, sources, declared }
     }
 
     /// The value of a column of a row.
@@ -347,17 +352,32 @@ impl<'b> RowsOf<'b> {
             Source::Null => Ok(Datum::Null),
             Source::Time if column.ty == DataType::Int64 => Ok(Datum::Int8(self.times[row])),
             Source::Time => Ok(Datum::Timestamptz(self.times[row].div_euclid(1_000))),
-            Source::Field(array) => match field_value(array, column.ty, row)? {
-                Datum::Int8(number) if self.are_labels[at] => {
-                    Ok(Datum::Oid(u32::try_from(number).map_err(Error::bug)?))
-                }
-                value => Ok(value),
+            Source::Field(array) => match (field_value(array, column.ty, row)?, self.declared[at]) {
+                (value, None) => Ok(value),
+                (value, Some(ty)) => load(ty, &stored_of(&value, array, row)?),
             },
             Source::Key(number) => {
                 let key = self.keys.get(self.series[row]);
-                key_value(key::value_at(key, &self.key_types, *number)?, column.ty)
+                let value = key::value_at(key, &self.key_types, *number)?;
+                match self.declared[at] {
+                    None => key_value(value, column.ty),
+                    Some(ty) => load(ty, &stored_key(value)),
+                }
             }
         }
+    }
+}
+
+/// A value of a key column, for [`load`].
+fn stored_key(value: KeyRef<'_>) -> Stored<'_> {
+    match value {
+        KeyRef::Null => Stored::Null,
+        KeyRef::Bool(value) => Stored::Int(value.into()),
+        KeyRef::Int(value) => Stored::Int(value),
+        KeyRef::UInt(value) => Stored::Int(value.cast_signed()),
+        KeyRef::Text(text) => Stored::Text(text),
+        KeyRef::Bytes(bytes) => Stored::Bytes(bytes),
+        KeyRef::Timestamp(ns) => Stored::Moment(ns),
     }
 }
 
@@ -374,6 +394,19 @@ fn key_value(value: KeyRef<'_>, ty: DataType) -> Result<Datum<'_>> {
         KeyRef::Text(text) => Datum::Text(text),
         KeyRef::Bytes(bytes) => Datum::Bytes(bytes),
         KeyRef::Timestamp(ns) => Datum::Timestamptz(ns.div_euclid(1_000)),
+    })
+}
+
+/// A value of a stored type, for [`load`].
+fn stored_of<'a>(value: &Datum<'a>, array: &ArrayRef, row: usize) -> Result<Stored<'a>> {
+    Ok(match value {
+        Datum::Null => Stored::Null,
+        Datum::Int4(value) => Stored::Int((*value).into()),
+        Datum::Int8(value) => Stored::Int(*value),
+        Datum::Text(text) => Stored::Text(text),
+        Datum::Bytes(bytes) => Stored::Bytes(bytes),
+        Datum::Timestamptz(_) => Stored::Moment(array.as_primitive::<TimestampNanosecondType>().value(row)),
+        other => return Err(Error::bug(format!("a declared type that is stored as {}", other.type_name()))),
     })
 }
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use catalog::{CastContext, TypeId};
 use engine::Op;
-use model::{ColumnRole, Error, Result, SqlState, Table, TableRef};
+use model::{ColumnRole, DataType, Error, Result, SqlState, Table, TableRef, Type};
 use parser::ast::{
     self as tree, ConflictAction, ConflictTarget, Expr, ExprKind, Insert, OnConflict, QueryBody, SetClause,
     TargetColumn,
 };
-use relational::types::Value;
+use pg::types::oid;
+use relational::types::{OutputColumn, Value};
 
 use super::query;
 use crate::binding;
@@ -31,6 +32,12 @@ pub(crate) struct InsertPlan {
 }
 
 impl InsertPlan {
+    /// Places in a row whose values are stored in another form, with their types.
+    pub(crate) fn declared(&self) -> impl Iterator<Item = (usize, Type)> {
+        let one = |(place, at): (usize, &usize)| Some((place, self.table.declared(&self.table.columns[*at])?));
+        self.targets.iter().enumerate().filter_map(one)
+    }
+
     /// Whether it writes at most [`SHORT_ROWS`] rows with these parameters.
     pub(crate) fn is_short(&self, values: &[Value]) -> bool {
         matches!(&self.source, Source::Rows(rows) if rows.len() * self.repeats(values) <= SHORT_ROWS)
@@ -127,7 +134,7 @@ pub(crate) fn plan(
         let width = values.first().map_or(0, Vec::len);
         if let Some(rows) = simple_rows(&table, &targets[..width], values, &mut parameters) {
             let (targets, rows) = with_defaults(&table, targets[..width].to_vec(), rows);
-            parameters.iter_mut().filter(|oid| **oid == 0).for_each(|oid| *oid = pg::types::oid::TEXT);
+            parameters.iter_mut().filter(|oid| **oid == 0).for_each(|oid| *oid = oid::TEXT);
             return Ok(InsertPlan { table, targets, source: Source::Rows(rows), op, parameters });
         }
     }
@@ -177,8 +184,8 @@ fn planned_query(
     let context = session.context();
     let catalog = context.reads.snapshot.catalog();
     let source = source_of(insert, &table, &targets, &|column| binding::default_of_column(&table, column, catalog))?;
-    let inner = binding::statement_of(source, &statement.0, Purpose::Columns);
-    let plan = query::plan(session, &inner, declared)?;
+    let mut inner = binding::statement_of(source.clone(), &statement.0, Purpose::Columns);
+    let mut plan = query::plan(session, &inner, declared)?;
     let given = plan.columns.len();
     if given > targets.len() || (given < targets.len() && !insert.columns.is_empty()) {
         return Err(count_error(given > targets.len()));
@@ -186,6 +193,10 @@ fn planned_query(
     let targets = targets[..given].to_vec();
     for (target, column) in targets.iter().zip(&plan.columns) {
         check_assignment(&table, &table.columns[*target], TypeId(column.oid))?;
+    }
+    if let Some(assigned) = assigned(&table, &targets, &source, &plan.columns)? {
+        inner = binding::statement_of(assigned, &statement.0, Purpose::Columns);
+        plan = query::plan(session, &inner, declared)?;
     }
     let parameters = plan.parameters.clone();
     let columns = Some(plan.columns.clone());
@@ -207,10 +218,12 @@ fn source_of(
     default: &dyn Fn(&model::Column) -> Option<String>,
 ) -> Result<tree::Query> {
     let mut query = binding::source_of_insert(insert)?;
+    let types: Vec<tree::TypeName> =
+        targets.iter().map(|at| type_name(table, &table.columns[*at])).collect::<Result<_>>()?;
     match &mut query.body {
         QueryBody::Values(rows) => {
             for row in rows {
-                for (target, value) in targets.iter().zip(row) {
+                for (place, (target, value)) in targets.iter().zip(row).enumerate() {
                     let column = &table.columns[*target];
                     if value.kind == ExprKind::Default {
                         value.kind = match default(column) {
@@ -218,14 +231,14 @@ fn source_of(
                             None => ExprKind::Null,
                         };
                     }
-                    cast_to(table, column, value);
+                    cast_to(types[place].clone(), value);
                 }
             }
         }
         QueryBody::Select(select) => {
-            for (target, item) in targets.iter().zip(&mut select.targets) {
+            for (ty, item) in types.into_iter().zip(&mut select.targets) {
                 if matches!(item.expr.kind, ExprKind::String(_) | ExprKind::Null) {
-                    cast_to(table, &table.columns[*target], &mut item.expr);
+                    cast_to(ty, &mut item.expr);
                 }
             }
         }
@@ -234,19 +247,67 @@ fn source_of(
     Ok(query)
 }
 
-/// Makes a value one of a column's type.
-fn cast_to(table: &Table, column: &model::Column, value: &mut Expr) {
+/// The type of a column's values as statements name it.
+fn type_name(table: &Table, column: &model::Column) -> Result<tree::TypeName> {
+    let ty = match table.declared(column) {
+        Some(ty) => model::user_types::type_sql(ty.oid(), ty),
+        None => {
+            let plain = TypeId(ingest::copy::oid_of(column.ty));
+            catalog::builtin().type_row(plain).map_or("text", |row| row.name).to_owned()
+        }
+    };
+    match parser::parse_expr(&format!("NULL::{ty}"))?.kind {
+        ExprKind::Cast(cast) => Ok(cast.ty),
+        _ => Err(Error::bug(format!("type {ty} is not one"))),
+    }
+}
+
+/// Makes a value one of a type.
+fn cast_to(ty: tree::TypeName, value: &mut Expr) {
     let at = value.at;
     let of = std::mem::replace(value, Expr::new(ExprKind::Null, at));
-    let ty = TypeId(ingest::copy::oid_of(column.ty));
-    let name = catalog::builtin().type_row(ty).map_or("text", |row| row.name);
-    let mut named = tree::Name::system(name, at);
-    if let Some(oid) = table.enum_type(column) {
-        named.name = tree::Ident::new(model::user_types::reference(oid));
-    }
-    let ty = tree::TypeName { name: named, at, ..tree::TypeName::default() };
+    let ty = tree::TypeName { at, ..ty };
     let cast = tree::Cast { expr: of, ty, syntax: tree::CastSyntax::Operator };
     *value = Expr::new(ExprKind::Cast(Box::new(cast)), at);
+}
+
+/// A query whose columns have the types of the columns of the table that are stored in another form, and texts for `text`; `None`
+/// if they have them.
+fn assigned(
+    table: &Table,
+    targets: &[usize],
+    source: &tree::Query,
+    found: &[OutputColumn],
+) -> Result<Option<tree::Query>> {
+    let becomes_text = |target: &usize, found: &OutputColumn| {
+        let is_text = matches!(found.oid, oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::UNKNOWN);
+        table.columns[*target].ty == DataType::Text && !is_text
+    };
+    let differs = |(target, found): (&usize, &OutputColumn)| match table.declared(&table.columns[*target]) {
+        Some(ty) => (found.oid, found.typmod) != (ty.oid(), ty.typmod()),
+        None => becomes_text(target, found),
+    };
+    if !targets.iter().zip(found).any(differs) {
+        return Ok(None);
+    }
+    let names: Vec<String> = (1..=found.len()).map(|number| format!("\"{number}\"")).collect();
+    let value =
+        |((target, found), name): ((&usize, &OutputColumn), &String)| match table.declared(&table.columns[*target]) {
+            Some(ty) => format!("{name}::{}", model::user_types::type_sql(ty.oid(), ty)),
+            None if becomes_text(target, found) => format!("{name}::text"),
+            None => name.clone(),
+        };
+    let values: Vec<String> = targets.iter().zip(found).zip(&names).map(value).collect();
+    let sql = format!("SELECT {} FROM (SELECT 1) AS source({})", values.join(", "), names.join(", "));
+    let parsed = parser::parse_all(&sql)?.pop().map(|one| one.statement);
+    let Some(tree::Statement::Query(mut outer)) = parsed else { return Err(Error::bug("a query that is none")) };
+    if let QueryBody::Select(select) = &mut outer.body
+        && let [tree::TableExpr::Subquery(inner)] = &mut select.from[..]
+    {
+        *inner.query = source.clone();
+        return Ok(Some(*outer));
+    }
+    Err(Error::bug("a query without its source"))
 }
 
 /// Checks that values of a type can be assigned to a column.
@@ -268,7 +329,7 @@ fn check_assignment(table: &Table, column: &model::Column, from: TypeId) -> Resu
 
 /// OID of the type of a column's values in statements.
 fn type_of(table: &Table, column: &model::Column) -> u32 {
-    table.enum_type(column).unwrap_or_else(|| ingest::copy::oid_of(column.ty))
+    table.row_type(column).oid()
 }
 
 /// Positions of the named columns; all columns if no name is given.
@@ -322,10 +383,6 @@ fn check_widths(table: &Table, takes_fewer: bool, targets: usize, rows: &[Vec<Ex
 
 /// The rows as cells, if every value is a literal, a parameter or `now()`. Untyped parameters get their column's type.
 fn simple_rows(table: &Table, targets: &[usize], rows: &[Vec<Expr>], parameters: &mut [u32]) -> Option<Vec<Vec<Cell>>> {
-    // Labels of enum types are read by the binder.
-    if targets.iter().any(|target| table.enum_type(&table.columns[*target]).is_some()) {
-        return None;
-    }
     let mut all = Vec::with_capacity(rows.len());
     for row in rows {
         let mut cells = Vec::with_capacity(row.len());
@@ -335,16 +392,36 @@ fn simple_rows(table: &Table, targets: &[usize], rows: &[Vec<Expr>], parameters:
                 ExprKind::Default if may_default(table, column) => Cell::Default(*target),
                 _ => simple_cell(expr)?,
             };
+            if let Some(ty) = table.declared(column)
+                && (matches!(expr.kind, ExprKind::Cast(_)) || !is_simple(ty, &cell, parameters))
+            {
+                return None;
+            }
             if let Cell::Parameter(number) = cell
                 && let Some(oid @ 0) = parameters.get_mut(number)
             {
-                *oid = ingest::copy::oid_of(column.ty);
+                *oid = type_of(table, column);
             }
             cells.push(cell);
         }
         all.push(cells);
     }
     Some(all)
+}
+
+/// Whether the value of a cell can be assigned to a type that is stored in another form without a query: texts are read as the type.
+fn is_simple(ty: Type, cell: &Cell, parameters: &[u32]) -> bool {
+    let is_number = matches!(ty, Type::Numeric(_));
+    match cell {
+        Cell::Value(Value::Null | Value::Text(_)) | Cell::Default(_) => true,
+        Cell::Value(Value::Int32(_) | Value::Int64(_) | Value::Numeric(..)) => is_number,
+        Cell::Parameter(number) => match parameters.get(*number) {
+            // Values of other types come in a form that only a query reads.
+            Some(oid) => !ty.is_other() && (*oid == 0 || *oid == ty.oid()),
+            None => false,
+        },
+        _ => false,
+    }
 }
 
 /// Rows that give all columns with defaults a value, and their targets.

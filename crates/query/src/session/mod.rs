@@ -16,6 +16,7 @@ pub(crate) mod context;
 pub(crate) mod cursors;
 pub(crate) mod database;
 pub(crate) mod facts;
+pub(crate) mod inputs;
 pub(crate) mod known_calls;
 pub(crate) mod modes;
 pub(crate) mod notifications;

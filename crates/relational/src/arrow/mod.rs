@@ -10,6 +10,7 @@ mod builder;
 pub(crate) mod key;
 mod reader;
 pub mod rows;
+pub mod stored;
 
 use std::sync::Arc;
 

@@ -9,3 +9,4 @@ pub(crate) mod moments;
 pub(crate) mod natives;
 mod percentiles;
 pub(crate) mod points;
+pub(crate) mod stored;

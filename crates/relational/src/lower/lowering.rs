@@ -118,6 +118,9 @@ impl<'a> Lowering<'a> {
     /// A column of the result, with its type and modifier. Values without an Arrow type of their own become texts.
     fn output(&self, output: &Output, schema: &DFSchema) -> Result<(DfExpr, TypeId, i32)> {
         let (column, arrow) = self.column(output.column, schema)?;
+        if self.env.keeps_values() {
+            return Ok((column, output.ty, output.typmod));
+        }
         let is_encoded = crate::arrow::is_encoded(output.ty) && arrow == DataType::Binary;
         if !is_encoded && !self.env.is_text(output.ty) && !model::user_types::is_user(output.ty.0) {
             return Ok((column, output.ty, output.typmod));

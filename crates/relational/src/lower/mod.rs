@@ -42,6 +42,12 @@ pub trait Environment: Send + Sync {
         false
     }
 
+    /// Whether result columns keep the encoded values of types without an Arrow type, and the numbers of labels, for code that stores
+    /// them.
+    fn keeps_values(&self) -> bool {
+        false
+    }
+
     /// Facts of the session and the transaction.
     fn session(&self) -> Arc<scalar::Session>;
 }

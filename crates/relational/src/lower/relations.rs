@@ -14,8 +14,10 @@ use model::{Datum, Error, Result, SqlState};
 use scalar::{Expr, ExprKind, Place, Value};
 
 use crate::arrow::arrow_type;
+use crate::arrow::stored::Shown;
 use crate::errors::OrError;
 use crate::evaluation::evaluate::stability;
+use crate::evaluation::stored::shown;
 use crate::lower::expressions::{columns_of, joined, split};
 use crate::lower::lowering::Lowering;
 use crate::nodes::{Node, Operator};
@@ -98,31 +100,30 @@ impl Lowering<'_> {
             name.strip_prefix('c')
                 .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
         };
-        // `columns` tables store labels of enum types as numbers of another type.
-        let is_label = |column: &binder::tree::TableColumn, field: &arrow_schema::Field| {
-            model::user_types::is_enum(column.ty.0) && *field.data_type() == arrow_schema::DataType::Int64
+        // `columns` tables store values of some types in another form.
+        let stored_by = |column: &binder::tree::TableColumn, field: &arrow_schema::Field| {
+            Shown::of(column.ty, column.typmod, field.data_type())
         };
-        let has_label = |(column, number): (&binder::tree::TableColumn, &u32)| {
+        let is_stored_otherwise = |(column, number): (&binder::tree::TableColumn, &u32)| {
             let field = fields.field_with_name(&column.name);
-            field.is_ok_and(|field| is_label(column, field)) && self.used_columns().contains(number)
+            self.used_columns().contains(number) && field.is_ok_and(|field| stored_by(column, field).is_some())
         };
         let is_renamed = fields.fields().iter().any(|field| is_like_ours(field.name()))
-            || table.columns.iter().zip(columns).any(has_label);
+            || table.columns.iter().zip(columns).any(is_stored_otherwise);
         let mut exprs = Vec::new();
         for (column, number) in table.columns.iter().zip(columns) {
             let Ok(field) = fields.field_with_name(&column.name) else { continue };
             let at = Column::new(Some(alias.clone()), column.name.to_string());
-            if is_renamed && is_label(column, field) {
-                let number_type = arrow_schema::DataType::UInt32;
-                let value = datafusion::logical_expr::cast(DfExpr::Column(at), number_type.clone());
-                exprs.push(value.alias(Self::name(*number)));
-                self.computed(*number, number_type);
-            } else if is_renamed {
-                exprs.push(DfExpr::Column(at).alias(Self::name(*number)));
-                self.computed(*number, field.data_type().clone());
-            } else {
+            if !is_renamed {
                 self.define(*number, at, field.data_type().clone());
+                continue;
             }
+            let (value, ty) = match stored_by(column, field) {
+                Some(by) => (shown(DfExpr::Column(at), &by), by.arrow()),
+                None => (DfExpr::Column(at), field.data_type().clone()),
+            };
+            exprs.push(value.alias(Self::name(*number)));
+            self.computed(*number, ty);
         }
         if !is_renamed {
             return Ok(plan);

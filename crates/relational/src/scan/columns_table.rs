@@ -28,6 +28,7 @@ use model::{ColumnId, ColumnRole, DataType, Error, Result, TableRef, TimeRange};
 use crate::errors::{OrError, external};
 use crate::scan::columns_scan::ColumnsScan;
 use crate::scan::context::Slot;
+use crate::scan::declared::plain;
 use crate::scan::key_filter::{may_fail, series_of};
 use crate::scan::predicate::Keep;
 use crate::types::arrow_of;
@@ -109,7 +110,7 @@ impl TableProvider for ColumnsTable {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DfResult<Vec<TableProviderFilterPushDown>> {
-        let support = |filter: &&Expr| match part(&self.table, filter) {
+        let support = |filter: &&Expr| match part(&self.table, &plain(&self.table, filter)) {
             Part::Keys if may_fail(filter) => TableProviderFilterPushDown::Inexact,
             Part::Keys | Part::Time(_) => TableProviderFilterPushDown::Exact,
             Part::Field(_) => TableProviderFilterPushDown::Inexact,
@@ -209,7 +210,8 @@ impl Selection {
             rest: Vec::new(),
         };
         let mut keys = Vec::new();
-        for filter in filters {
+        for filter in filters.iter().map(|filter| plain(table, filter)) {
+            let filter = &filter;
             match part(table, filter) {
                 Part::Keys => {
                     if may_fail(filter) {

@@ -6,6 +6,7 @@ mod compare;
 mod computed_table;
 pub(crate) mod condition_order;
 pub(crate) mod context;
+mod declared;
 mod function_table;
 pub(crate) mod join_keys;
 mod key_filter;

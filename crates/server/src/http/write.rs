@@ -221,12 +221,14 @@ fn prepare(
     let seen = if attempt == 1 { Lsn::ZERO } else { Lsn(engine.stats().last_lsn) };
     let mut txn = engine.begin(Isolation::ReadCommitted, seen);
     let snapshot = txn.snapshot();
+    let inputs = database.inputs();
     let request = line::Request {
         schema: &parameters.schema,
         body: lines,
         unit: parameters.unit,
         now_ns: engine.env().now_ns(),
         memory_bytes_max: request_bytes_max,
+        inputs: &inputs,
     };
     let mut parsed = line::parse(snapshot.catalog(), &request)?;
     database.check_lines(&mut txn, &mut parsed, lines)?;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use model::{Error, Result, SqlState};
+use model::{Error, Result, SqlState, user_types};
 use parser::ast::Name;
 use relational::files::{FileRoot, Found, Kind, Output, SOURCE, Source, Writing, chunks};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -171,18 +171,20 @@ async fn insert(session: &mut Session, source: Arc<Source>, name: &Name, columns
     })
 }
 
-/// The columns of a file as values for a table: texts are read as the types of a `rows` table's columns, as in COPY of
-/// text. An INSERT into a `columns` table casts them by itself.
+/// The columns of a file as values for a table: texts are read as the types of the table's columns, as in COPY of text. An INSERT
+/// into a `columns` table casts them to stored types by itself.
 fn values(session: &mut Session, source: &Source, name: &Name, columns: &[String]) -> Vec<String> {
-    let table = tables::table(session, name);
+    let of_rows = tables::table(session, name);
+    let of_columns = tables::find_table(&session.context(), name).ok();
+    let type_of = |name: &str| match &of_rows {
+        Some(table) => table.schema.column(name).map(|at| table.schema.columns[at].ty),
+        None => of_columns.as_ref().and_then(|table| table.declared(table.column(name)?)),
+    };
     let one = |column: &String| {
         let plain = column[1..column.len() - 1].replace("\"\"", "\"");
         let is_text = source.schema.field_with_name(&plain).is_ok_and(|field| field.data_type().is_string());
-        let ty = table
-            .as_ref()
-            .filter(|_| is_text)
-            .and_then(|table| table.schema.column(&plain).map(|at| table.schema.columns[at].ty));
-        ty.map_or_else(|| column.clone(), |ty| format!("{column}::{ty}"))
+        let ty = if is_text { type_of(&plain) } else { None };
+        ty.map_or_else(|| column.clone(), |ty| format!("{column}::{}", user_types::type_sql(ty.oid(), ty)))
     };
     columns.iter().map(one).collect()
 }

@@ -13,6 +13,7 @@ use crate::execute::table_rules;
 use crate::result::{CopyIn, CopyTarget};
 use crate::session::Session;
 use crate::session::activity::CopyProgress;
+use crate::session::clocks::Clocks;
 use crate::statement::copy::{Options, decoder_options};
 use crate::tables::{Named, column_at, find_table};
 
@@ -30,9 +31,10 @@ pub(crate) fn start(session: &Session, table: TableRef, columns: &[usize], optio
     let ids: Vec<ColumnId> = columns.iter().map(|at| table.columns[*at].id).collect();
     let place = |name: &str| column_at(&table, name).map(|at| columns.iter().position(|column| *column == at));
     let options = decoder_options(options, columns.len(), place)?;
-    let zone = session.settings.zone().lookup();
+    let settings =
+        ingest::copy::Settings { zones: session.settings.zone().lookup(), inputs: Arc::new(Clocks::of(session)) };
     let absent = table_rules::absent_fields(&table, columns);
-    let decoder = ingest::copy::Decoder::new(Arc::clone(&table), &ids, options, zone)?;
+    let decoder = ingest::copy::Decoder::new(Arc::clone(&table), &ids, options, settings)?;
     Ok(CopyIn::new(session, Batches { decoder, table, absent, batches: Vec::new() }))
 }
 
