@@ -12,7 +12,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Int32Array, RecordBatch, String
 use arrow_schema::{Field, Schema};
 use model::{Error, Result, SqlState, TableOptions, Type};
 use parser::ast::{Expr, ExprKind, Name, Statement};
-use pg::types::oid;
+use parser::print::{quoted_name, quoted_text};
 
 use crate::errors::locate;
 use crate::plan::hypertable::{Call, is_by_range};
@@ -38,6 +38,8 @@ const BY_NAME: &[&str] = &[
 ];
 /// Positional arguments if the second is a dimension, `by_range(…)`.
 const BY_DIMENSION: &[&str] = &["relation", "dimension", "create_default_indexes", "if_not_exists", "migrate_data"];
+/// TimescaleDB's code for a unique index without the time.
+pub(super) const NO_TIME_IN_KEY: SqlState = SqlState("TS103");
 /// Days per month in chunk intervals, as in TimescaleDB.
 const CHUNK_MONTH_DAYS: i64 = 30;
 /// Days per month in retention intervals, so that no row is dropped too early.
@@ -251,14 +253,14 @@ impl Made {
 ///
 /// # Errors
 /// 42809 and the message of TimescaleDB.
-fn refuse_relatives(table: &RowTable) -> Result<()> {
+pub(super) fn refuse_relatives(table: &RowTable) -> Result<()> {
     let lineage = &table.schema.lineage;
     if lineage.parents.is_empty() && lineage.children.is_empty() && lineage.key.is_none() {
         return Ok(());
     }
     let kind = if lineage.key.is_some() { "partitioned tables" } else { "tables that use inheritance" };
     let text = format!("table \"{}\" is already partitioned", table.schema.name.table);
-    let detail = format!("It is not possible to turn {kind} into hypertables.");
+    let detail = format!("It is not possible to turn {kind} into columns tables.");
     Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text).with_detail(detail))
 }
 
@@ -293,10 +295,15 @@ async fn create(session: &mut Session, parsed: &Parsed, given: &Given<'_>) -> Re
         return Err(Error::unsupported(text)
             .with_hint("make the hypertable first, and INSERT the rows into it; migrate_data is not supported"));
     }
-    let making = definition(&table, given)?;
+    let time = given.text("time_column_name")?.ok_or_else(|| constant("time_column_name"))?;
+    let partition = match table.schema.column(time).map(|at| table.schema.columns[at].ty) {
+        Some(Type::Int8) => Some(given.steps()?),
+        _ => given.partition()?,
+    };
+    let options = partition.map(|width| format!("partition = '{width}'")).into_iter().collect();
+    let making = definition(&table, &Layout { time, key: None, options, keeps_sequences: false })?;
     drop((context, view));
-    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-    let target = format!("{}.{}", quoted(&table.schema.name.schema), quoted(&table.schema.name.table));
+    let target = format!("{}.{}", quoted_name(&table.schema.name.schema), quoted_name(&table.schema.name.table));
     for sql in [format!("DROP TABLE {target}"), format!("CREATE TABLE {target} {making}")] {
         let statement = parse(&sql)?.into_iter().next().ok_or_else(|| Error::bug("no statement"))?.without_place();
         let Command::Definition(sql) = &statement.0.command else { return Err(Error::bug("no definition")) };
@@ -310,10 +317,24 @@ async fn create(session: &mut Session, parsed: &Parsed, given: &Given<'_>) -> Re
     Ok(Made { id, schema, table: name, created: true })
 }
 
+/// What a `columns` table has that the `rows` table before it does not tell.
+pub(super) struct Layout<'a> {
+    pub(super) time: &'a str,
+    /// Names of the key columns, as the option has them; the unique index of the table, if there is one, tells them too.
+    pub(super) key: Option<&'a str>,
+    /// Other options, as SQL.
+    pub(super) options: Vec<String>,
+    /// Whether defaults may call sequences, which outlive the table.
+    pub(super) keeps_sequences: bool,
+}
+
 /// Columns and options of the `columns` table that replaces the `rows` table.
-fn definition(table: &RowTable, given: &Given<'_>) -> Result<String> {
+///
+/// # Errors
+/// 42703; 0A000 and 42809 for what `columns` tables do not have.
+pub(super) fn definition(table: &RowTable, layout: &Layout<'_>) -> Result<String> {
     let schema = &table.schema;
-    let time = given.text("time_column_name")?.ok_or_else(|| constant("time_column_name"))?;
+    let time = layout.time;
     let Some(at) = schema.column(time) else {
         return Err(Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{time}\" does not exist")));
     };
@@ -324,39 +345,53 @@ fn definition(table: &RowTable, given: &Given<'_>) -> Result<String> {
             return Err(Error::unsupported(text).with_hint("make it timestamptz or bigint"));
         }
     }
-    let partition = if schema.columns[at].ty == Type::Int8 { Some(given.steps()?) } else { given.partition()? };
     if !schema.foreign_keys.is_empty() {
         let text = format!("table \"{}\" has FOREIGN KEY constraints", schema.name.table);
         return Err(Error::unsupported(text).with_hint("columns tables have none"));
     }
-    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     let mut columns = Vec::new();
     for (place, column) in schema.shown() {
         let default = column.default.as_deref().filter(|default| !default.eq_ignore_ascii_case("null"));
         // The sequence may belong to the column, and so be dropped with the table.
-        if default.is_some_and(|default| default.contains("nextval")) {
+        if !layout.keeps_sequences && default.is_some_and(|default| default.contains("nextval")) {
             let text = format!("column \"{}\" has a default that calls a sequence", column.name);
             return Err(Error::unsupported(text).with_hint("drop the default, and set it again afterwards"));
         }
         if column.generated.is_some() {
-            let text = format!("column \"{}\" is generated, and columns of hypertables are not here", column.name);
+            let text = format!("column \"{}\" is generated, and columns of columns tables are not", column.name);
             return Err(Error::unsupported(text));
         }
-        // JSON is stored as its text.
-        let is_json = matches!(column.ty.oid(), oid::JSON | oid::JSONB);
-        let ty = if is_json { "text".to_owned() } else { column.type_sql() };
+        let ty = column.type_sql();
         let not_null = if column.not_null || place == at { " NOT NULL" } else { "" };
         let default = default.map_or_else(String::new, |default| format!(" DEFAULT {default}"));
-        columns.push(format!("{} {ty}{default}{not_null}", quoted(&column.name)));
+        columns.push(format!("{} {ty}{default}{not_null}", quoted_name(&column.name)));
     }
-    let check = |check: &model::RowCheck| format!("CONSTRAINT {} CHECK ({})", quoted(&check.name), check.condition);
     columns.extend(schema.checks.iter().map(check));
-    let mut options = vec!["store = 'columns'".to_owned(), format!("time = '{}'", time.replace('\'', "''"))];
-    if let Some(key) = key(table, at)? {
-        options.push(format!("key = '{}'", key.join(", ").replace('\'', "''")));
+    let mut options = vec!["store = 'columns'".to_owned(), format!("time = {}", quoted_text(time))];
+    match (key(table, at)?, layout.key) {
+        (Some(key), None) => options.push(format!("key = {}", quoted_text(&key.join(", ")))),
+        (None, Some(given)) => options.push(format!("key = {}", quoted_text(given))),
+        (None, None) => {}
+        (Some(key), Some(given)) => {
+            let mut names: Vec<&str> = given.split(',').map(|name| name.trim().trim_matches('"')).collect();
+            names.sort_unstable();
+            let mut own: Vec<&str> = key.iter().map(String::as_str).collect();
+            own.sort_unstable();
+            if names != own {
+                let text = format!("table \"{}\" has a unique index of other columns", schema.name.table);
+                let hint = format!("the key is {}", key.join(", "));
+                return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text).with_hint(hint));
+            }
+            options.push(format!("key = {}", quoted_text(given)));
+        }
     }
-    options.extend(partition.map(|width| format!("partition = '{width}'")));
+    options.extend(layout.options.iter().cloned());
     Ok(format!("({}) WITH ({})", columns.join(", "), options.join(", ")))
+}
+
+/// A CHECK constraint as SQL.
+pub(super) fn check(check: &model::RowCheck) -> String {
+    format!("CONSTRAINT {} CHECK ({})", quoted_name(&check.name), check.condition)
 }
 
 /// Key columns that identify a row in addition to the time; `None` if there are none.
@@ -367,7 +402,7 @@ fn key(table: &RowTable, time: usize) -> Result<Option<Vec<String>>> {
         if !index.columns.contains(&time) {
             let column = &schema.columns[time].name;
             let text = format!("cannot create a unique index without the column \"{column}\" (used in partitioning)");
-            return Err(Error::new(SqlState("TS103"), text)
+            return Err(Error::new(NO_TIME_IN_KEY, text)
                 .with_hint("make the time a part of the primary key, and of every unique index"));
         }
         if index.predicate.is_some() || index.columns.iter().any(|at| schema.columns[*at].is_hidden()) {

@@ -2,6 +2,7 @@
 
 mod advisory;
 mod alter_table;
+mod change_store;
 mod column_constraints;
 mod comment;
 pub(crate) mod copy;
@@ -381,6 +382,11 @@ impl Session {
     async fn defined(&mut self, parsed: &Parsed, definition: &Change) -> Result<Outcome> {
         if let Some(outcome) = Box::pin(routine::define::define(self, parsed, definition)).await? {
             return Ok(outcome);
+        }
+        if let Change::AlterTable(alter) = definition
+            && let Some(change) = change_store::of(alter).map_err(|error| locate(error, parsed))?
+        {
+            return Box::pin(change.execute(self)).await.map_err(|error| locate(error, parsed));
         }
         match definition {
             Change::Comment(comment) => comment::execute(self, comment).map_err(|error| locate(error, parsed)),

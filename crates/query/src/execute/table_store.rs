@@ -51,7 +51,7 @@ pub(crate) fn tell(session: &mut Session, create: &CreateTable) {
     let text = format!("table \"{}\" is a rows table: it is held in memory", create.name.name);
     let hint = format!(
         "for a time series create it WITH (store = 'columns', time = '{time}'), and key = '…' if rows have one; \
-         SET default_table_access_method = columns makes that the default"
+         SET default_table_access_method = columns makes that the default; ALTER TABLE … SET (store = 'columns') moves it"
     );
     session.notices.push(Error::new(SqlState("00000"), text).with_hint(hint));
 }
