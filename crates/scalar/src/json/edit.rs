@@ -5,7 +5,8 @@ use model::{Datum, Error, Result, SqlState};
 
 use super::access::path_index;
 use super::arguments::{bool, int, text, texts};
-use super::tree::{Json, Member, equal_scalars, key_order};
+use super::scan::{Kind, elements, kind, members};
+use super::tree::{Json, Member, equal_scalars, key_order, numeric};
 use crate::context::Context;
 use crate::expr::Call;
 
@@ -393,16 +394,68 @@ pub(super) fn contained<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>
 /// Limit of the recursion of `@>`.
 const CONTAINS_DEPTH_MAX: usize = 1_000;
 
+/// Levels that are compared as texts: each of them reads the text of those within it.
+const TEXT_LEVELS_MAX: usize = 16;
+
+/// Both texts are canonical: members are in one order, and equal strings have equal texts. So they are compared as texts, without
+/// trees, and what is behind the last member that is asked for is not read.
 fn holds(left: &str, right: &str, ctx: &Context<'_>) -> Result<bool> {
-    let [left, right] = [Json::parse(left, ctx.arena)?, Json::parse(right, ctx.arena)?];
-    match (left, right) {
+    match (kind(left), kind(right)) {
         // An array has a scalar, although it is no array.
-        (Json::Array(items), scalar) if scalar.is_scalar() => Ok(items.iter().any(|item| equal_scalars(*item, scalar))),
-        _ => has_all(left, right, CONTAINS_DEPTH_MAX),
+        (Kind::Array, Kind::String | Kind::Number | Kind::Bool | Kind::Null) => {
+            Ok(elements(left).any(|item| equal_texts(item, right)))
+        }
+        _ => has_all(left, right, TEXT_LEVELS_MAX, ctx),
     }
 }
 
-fn has_all(left: Json<'_>, right: Json<'_>, depth: usize) -> Result<bool> {
+fn has_all(left: &str, right: &str, levels: usize, ctx: &Context<'_>) -> Result<bool> {
+    match (kind(left), kind(right)) {
+        (Kind::Object, Kind::Object) | (Kind::Array, Kind::Array) if levels == 0 => {
+            let depth = CONTAINS_DEPTH_MAX - TEXT_LEVELS_MAX;
+            tree_has_all(Json::parse(left, ctx.arena)?, Json::parse(right, ctx.arena)?, depth)
+        }
+        (Kind::Object, Kind::Object) => {
+            let mut ours = members(left);
+            for (key, wanted) in members(right) {
+                let Some((_, value)) = ours.find(|(own, _)| *own == key) else { return Ok(false) };
+                if !has_all(value, wanted, levels - 1, ctx)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        (Kind::Array, Kind::Array) => {
+            for wanted in elements(right) {
+                let mut found = false;
+                for item in elements(left) {
+                    // An array in an array has no scalar that stands alone.
+                    found = has_all(item, wanted, levels - 1, ctx)?;
+                    if found {
+                        break;
+                    }
+                }
+                if !found {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        _ => Ok(equal_texts(left, right)),
+    }
+}
+
+/// Whether two scalars are equal; false for containers.
+fn equal_texts(left: &str, right: &str) -> bool {
+    match (kind(left), kind(right)) {
+        (Kind::Number, Kind::Number) => left == right || numeric(left) == numeric(right),
+        (Kind::Object | Kind::Array, _) | (_, Kind::Object | Kind::Array) => false,
+        _ => left == right,
+    }
+}
+
+/// As [`has_all`], of trees.
+fn tree_has_all(left: Json<'_>, right: Json<'_>, depth: usize) -> Result<bool> {
     if depth == 0 {
         return Err(Error::new(SqlState::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded"));
     }
@@ -413,7 +466,7 @@ fn has_all(left: Json<'_>, right: Json<'_>, depth: usize) -> Result<bool> {
             }
             for (key, wanted) in theirs {
                 let Some(value) = left.get(key) else { return Ok(false) };
-                if !has_all(value, *wanted, depth - 1)? {
+                if !tree_has_all(value, *wanted, depth - 1)? {
                     return Ok(false);
                 }
             }
@@ -423,8 +476,7 @@ fn has_all(left: Json<'_>, right: Json<'_>, depth: usize) -> Result<bool> {
             for wanted in theirs {
                 let mut found = false;
                 for item in ours {
-                    // An array in an array has no scalar that stands alone.
-                    found = found || has_all(*item, *wanted, depth - 1)?;
+                    found = found || tree_has_all(*item, *wanted, depth - 1)?;
                 }
                 if !found {
                     return Ok(false);
@@ -433,5 +485,48 @@ fn has_all(left: Json<'_>, right: Json<'_>, depth: usize) -> Result<bool> {
             Ok(true)
         }
         (left, right) => Ok(equal_scalars(left, right)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bumpalo::Bump;
+
+    use super::*;
+    use crate::context::Session;
+
+    #[test]
+    fn texts_contain_what_their_trees_contain() {
+        let values = [
+            "1",
+            "1.0",
+            "\"a\"",
+            "null",
+            "[]",
+            "{}",
+            "[1]",
+            "[1, \"a\"]",
+            "[[1]]",
+            "[{\"a\": 1}]",
+            "{\"a\": 1}",
+            "{\"a\": 1.00}",
+            "{\"a\": 1, \"b\": [1, 2]}",
+            "{\"b\": [2]}",
+            "{\"a\": {\"a\": 1, \"é\": \"]\\\"\"}}",
+            "{\"a\": {\"é\": \"]\\\"\"}}",
+            "[null, true]",
+            "{\"b\": 1, \"aa\": 2}",
+            "{\"aa\": 2}",
+            "[[], {}]",
+        ];
+        let (arena, session) = (Bump::new(), Session::default());
+        let ctx = Context { arena: &arena, session: &session };
+        for (left, right) in values.iter().flat_map(|left| values.iter().map(move |right| (*left, *right))) {
+            let trees = [left, right].map(|text| Json::parse(text, &arena).unwrap());
+            for levels in [0, 1, TEXT_LEVELS_MAX] {
+                let expected = tree_has_all(trees[0], trees[1], 100).unwrap();
+                assert_eq!(has_all(left, right, levels, &ctx).unwrap(), expected, "{left} @> {right}, {levels}");
+            }
+        }
     }
 }
