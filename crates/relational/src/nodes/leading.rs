@@ -7,8 +7,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow_array::{RecordBatch, UInt32Array};
-use arrow_schema::{SchemaRef, SortOptions};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimestampNanosecondType,
+};
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, SortOptions, TimeUnit};
 use datafusion::arrow::compute::{interleave_record_batch, take_record_batch};
 use datafusion::arrow::row::{OwnedRow, RowConverter, Rows, SortField};
 use datafusion::common::Result as DfResult;
@@ -16,11 +20,12 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
+use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties};
 use futures::{StreamExt, TryStreamExt};
-use rustc_hash::FxHashMap;
 
 use super::exec::{pause, visited};
 use crate::errors::external;
@@ -160,6 +165,7 @@ impl Running {
                     let fits = self.kept.add(batch, &mut self.keys)?;
                     let is_futile = self.seen >= TRIAL_ROWS && self.kept.live > self.seen / 2;
                     if !fits || is_futile {
+                        self.keys.numbers = None;
                         self.state = State::Emitting(self.kept.taken(self.batch_rows)?, true);
                     }
                     self.batches += 1;
@@ -172,39 +178,111 @@ impl Running {
     }
 }
 
-/// Computes the keys of rows as bytes that compare as the rows do.
+/// Computes the groups of rows, and keys that compare as the rows of a group do.
 struct Keys {
     expressions: Vec<Arc<dyn PhysicalExpr>>,
     groups: usize,
-    /// `None` without keys: one group.
-    group_bytes: Option<RowConverter>,
+    /// Numbers of the groups; `None` without keys: one group.
+    numbers: Option<Box<dyn GroupValues>>,
+    order: Vec<SortOptions>,
     order_bytes: RowConverter,
+}
+
+/// Keys of the order of rows.
+enum Orders {
+    Numbers(Vec<u128>),
+    Bytes(Rows),
+}
+
+/// The key of the order of one row.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Order {
+    Number(u128),
+    Bytes(OwnedRow),
 }
 
 impl Keys {
     fn new(leading: &Leading, expressions: Vec<Arc<dyn PhysicalExpr>>, schema: &SchemaRef) -> DfResult<Keys> {
         let (groups, orders) = expressions.split_at(leading.groups.min(expressions.len()));
-        let group = groups.iter().map(|expr| Ok(SortField::new(expr.data_type(schema)?)));
-        let group = group.collect::<DfResult<Vec<_>>>()?;
+        let field = |(at, expr): (usize, &Arc<dyn PhysicalExpr>)| {
+            Ok(Field::new(format!("g{at}"), expr.data_type(schema)?, true))
+        };
+        let fields = groups.iter().enumerate().map(field).collect::<DfResult<Vec<_>>>()?;
+        let numbers = match fields.is_empty() {
+            true => None,
+            false => Some(new_group_values(Arc::new(Schema::new(fields)), &GroupOrdering::None)?),
+        };
         let order = orders.iter().zip(&leading.order);
         let order = order.map(|(expr, options)| Ok(SortField::new_with_options(expr.data_type(schema)?, *options)));
-        let group_bytes = if group.is_empty() { None } else { Some(RowConverter::new(group)?) };
         let order_bytes = RowConverter::new(order.collect::<DfResult<Vec<_>>>()?)?;
-        Ok(Keys { expressions, groups: leading.groups, group_bytes, order_bytes })
+        Ok(Keys { expressions, groups: leading.groups, numbers, order: leading.order.clone(), order_bytes })
     }
 
-    fn of(&mut self, batch: &RecordBatch) -> DfResult<(Option<Rows>, Rows)> {
+    /// The number of each row's group, and the keys of the order.
+    fn of(&mut self, batch: &RecordBatch) -> DfResult<(Vec<usize>, Orders)> {
         let values = self.expressions.iter().map(|expr| expr.evaluate(batch)?.into_array(batch.num_rows()));
         let values = values.collect::<DfResult<Vec<_>>>()?;
         let (groups, orders) = values.split_at(self.groups.min(values.len()));
-        let groups = self.group_bytes.as_mut().map(|bytes| bytes.convert_columns(groups)).transpose()?;
-        Ok((groups, self.order_bytes.convert_columns(orders)?))
+        let mut numbers = Vec::with_capacity(batch.num_rows());
+        match &mut self.numbers {
+            Some(known) => known.intern(groups, &mut numbers)?,
+            None => numbers.resize(batch.num_rows(), 0),
+        }
+        let native = match (orders, &self.order[..]) {
+            ([only], [options]) => numbers_of(only, *options),
+            _ => None,
+        };
+        let orders = match native {
+            Some(keys) => Orders::Numbers(keys),
+            None => Orders::Bytes(self.order_bytes.convert_columns(orders)?),
+        };
+        Ok((numbers, orders))
     }
+
+    fn group_count(&self) -> usize {
+        self.numbers.as_ref().map_or(1, |known| known.len())
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.numbers.as_ref().map_or(0, |known| known.size())
+    }
+}
+
+/// Numbers that compare as the values of an array of numbers do, all below `u128::MAX`; `None` for other arrays.
+fn numbers_of(array: &ArrayRef, options: SortOptions) -> Option<Vec<u128>> {
+    let key = |bits: u64| 1 << 64 | u128::from(if options.descending { !bits } else { bits });
+    let of_null = if options.nulls_first { 0 } else { 2 << 64 };
+    let whole = |value: i64| key(value.cast_unsigned() ^ 1 << 63);
+    // The total order of IEEE 754, which is that of sorts.
+    let float = |value: f64| {
+        let bits = value.to_bits().cast_signed();
+        whole(bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed())
+    };
+    macro_rules! keys {
+        ($ty:ty, $of:expr) => {{
+            let array = array.as_primitive::<$ty>();
+            let of = $of;
+            match array.nulls() {
+                None => array.values().iter().map(|value| of(*value)).collect(),
+                Some(_) => array.iter().map(|value| value.map_or(of_null, of)).collect(),
+            }
+        }};
+    }
+    Some(match array.data_type() {
+        DataType::Int16 => keys!(Int16Type, |value: i16| whole(value.into())),
+        DataType::Int32 => keys!(Int32Type, |value: i32| whole(value.into())),
+        DataType::Int64 => keys!(Int64Type, whole),
+        DataType::Date32 => keys!(Date32Type, |value: i32| whole(value.into())),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => keys!(TimestampNanosecondType, whole),
+        DataType::Float32 => keys!(Float32Type, |value: f32| float(value.into())),
+        DataType::Float64 => keys!(Float64Type, float),
+        _ => return None,
+    })
 }
 
 /// A row that is kept.
 struct Entry {
-    order: OwnedRow,
+    order: Order,
     /// Number of the stored batch, or [`PRESENT`].
     batch: usize,
     row: usize,
@@ -214,9 +292,11 @@ struct Entry {
 struct Kept {
     count: usize,
     schema: SchemaRef,
-    numbers: FxHashMap<Box<[u8]>, usize>,
     /// Entries of each group, in order.
     groups: Vec<Vec<Entry>>,
+    /// The key of the last entry of each group that is full, if it is a number; else the largest number. Most rows are compared with
+    /// nothing else.
+    last: Vec<u128>,
     stored: Vec<RecordBatch>,
     /// Number of entries.
     live: usize,
@@ -232,8 +312,8 @@ impl Kept {
         Kept {
             count,
             schema,
-            numbers: FxHashMap::default(),
             groups: Vec::new(),
+            last: Vec::new(),
             stored: Vec::new(),
             live: 0,
             stored_rows: 0,
@@ -246,46 +326,58 @@ impl Kept {
     /// Takes those of a batch that may be among the first of their groups; false if the memory has no room for more.
     fn add(&mut self, batch: RecordBatch, keys: &mut Keys) -> DfResult<bool> {
         let (groups, orders) = keys.of(&batch)?;
+        let new = keys.group_count().saturating_sub(self.groups.len());
+        self.key_bytes += new * (size_of::<Vec<Entry>>() + size_of::<u128>()) * 2;
+        self.groups.resize_with(keys.group_count().max(self.groups.len()), Vec::new);
+        self.last.resize(self.groups.len(), u128::MAX);
         let mut entered = Vec::new();
-        for row in 0..batch.num_rows() {
-            let group = match &groups {
-                Some(groups) => self.group(groups.row(row).as_ref()),
-                None => self.group(&[]),
-            };
-            let entries = &mut self.groups[group];
-            let order = orders.row(row);
-            let is_full = entries.len() == self.count;
-            if is_full && entries.last().is_some_and(|last| last.order.row() <= order) {
-                continue;
+        match orders {
+            Orders::Numbers(numbers) => {
+                for (row, (group, order)) in groups.into_iter().zip(numbers).enumerate() {
+                    if order < self.last[group] {
+                        self.enter(group, Order::Number(order), row);
+                        entered.push((group, row));
+                    }
+                }
             }
-            if is_full && let Some(last) = entries.pop() {
-                self.key_bytes -= entry_bytes(&last);
-                self.live -= 1;
+            Orders::Bytes(bytes) => {
+                for (row, group) in groups.into_iter().enumerate() {
+                    let (entries, order) = (&self.groups[group], bytes.row(row));
+                    let is_before = |last: &Entry| matches!(&last.order, Order::Bytes(last) if order < last.row());
+                    if entries.len() < self.count || entries.last().is_some_and(is_before) {
+                        self.enter(group, Order::Bytes(order.owned()), row);
+                        entered.push((group, row));
+                    }
+                }
             }
-            let entry = Entry { order: order.owned(), batch: PRESENT, row };
-            self.key_bytes += entry_bytes(&entry);
-            self.live += 1;
-            let at = entries.partition_point(|other| other.order.row() <= order);
-            entries.insert(at, entry);
-            entered.push((group, row));
         }
         self.store(&batch, &entered)?;
         if self.stored_rows > 2 * self.live + SPARE_ROWS {
             self.compact()?;
         }
-        Ok(self.memory.try_resize(self.key_bytes + self.batch_bytes).is_ok())
+        let bytes = keys.memory_bytes() + self.key_bytes + self.batch_bytes;
+        Ok(self.memory.try_resize(bytes).is_ok())
     }
 
-    /// The number of a group.
-    fn group(&mut self, key: &[u8]) -> usize {
-        if let Some(number) = self.numbers.get(key) {
-            return *number;
+    /// Adds a row to its group, which loses its last one if it is full.
+    fn enter(&mut self, group: usize, order: Order, row: usize) {
+        let entries = &mut self.groups[group];
+        if entries.len() == self.count
+            && let Some(last) = entries.pop()
+        {
+            self.key_bytes -= entry_bytes(&last);
+            self.live -= 1;
         }
-        let number = self.groups.len();
-        self.numbers.insert(key.into(), number);
-        self.groups.push(Vec::new());
-        self.key_bytes += key.len() + size_of::<(Box<[u8]>, usize)>() * 2 + size_of::<Vec<Entry>>() * 2;
-        number
+        let at = entries.partition_point(|other| other.order <= order);
+        let entry = Entry { order, batch: PRESENT, row };
+        self.key_bytes += entry_bytes(&entry);
+        self.live += 1;
+        entries.insert(at, entry);
+        if entries.len() == self.count
+            && let Some(Entry { order: Order::Number(last), .. }) = entries.last()
+        {
+            self.last[group] = *last;
+        }
     }
 
     /// Stores the rows of a batch that entered and were not pushed out again.
@@ -345,15 +437,16 @@ impl Kept {
 
 fn entry_bytes(entry: &Entry) -> usize {
     // Groups that grow have room for as many entries again.
-    entry.order.as_ref().len() + 2 * size_of::<Entry>()
+    let key = match &entry.order {
+        Order::Number(_) => 0,
+        Order::Bytes(bytes) => bytes.as_ref().len(),
+    };
+    key + 2 * size_of::<Entry>()
 }
 
 #[cfg(test)]
 mod tests {
-    use arrow_array::cast::AsArray;
-    use arrow_array::types::Int64Type;
-    use arrow_array::{ArrayRef, Int64Array};
-    use arrow_schema::{DataType, Field, Schema};
+    use arrow_array::{Float64Array, Int64Array};
     use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
     use datafusion::physical_expr::expressions::col;
 
@@ -403,6 +496,30 @@ mod tests {
             (0..100).flat_map(|group| [(group, 299_800 + group), (group, 299_900 + group)]).collect();
         assert_eq!(rows(&kept.taken(64).unwrap().batches), expected);
         assert_eq!(kept.live, 0);
+    }
+
+    #[test]
+    fn numbers_compare_as_the_values_of_sorts() {
+        let floats: Vec<Option<f64>> = [f64::NEG_INFINITY, -1.5, -0.0, 0.0, 2.5, f64::INFINITY, f64::NAN]
+            .into_iter()
+            .map(Some)
+            .chain([None])
+            .collect();
+        for (descending, nulls_first) in [(false, false), (false, true), (true, false), (true, true)] {
+            let options = SortOptions { descending, nulls_first };
+            let array: ArrayRef = Arc::new(Float64Array::from(floats.clone()));
+            let keys = numbers_of(&array, options).unwrap();
+            let bytes = RowConverter::new(vec![SortField::new_with_options(DataType::Float64, options)]).unwrap();
+            let rows = bytes.convert_columns(&[array]).unwrap();
+            for (one, other) in (0..floats.len()).flat_map(|one| (0..floats.len()).map(move |other| (one, other))) {
+                assert_eq!(
+                    keys[one].cmp(&keys[other]),
+                    rows.row(one).cmp(&rows.row(other)),
+                    "{one} {other} {options:?}"
+                );
+            }
+            assert!(keys.iter().all(|key| *key < u128::MAX));
+        }
     }
 
     #[test]
