@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use model::{Datum, Error, Result, RowColumn, RowSchema, TableId, TableName};
+use model::{Datum, Error, Result, RowColumn, RowSchema, SqlState, TableId, TableName};
 use rows::key::{self, KeyColumn};
 use rows::row::RowLayout;
 use rows::{Records, RowTable};
@@ -28,6 +28,12 @@ pub(crate) enum Rows {
     Select(Box<Select>),
     Values(Vec<Vec<Expr>>),
     Set(Box<Set>),
+    /// `generate_series` of `integer` or `bigint`.
+    Series {
+        /// First and last number, and the step.
+        arguments: Vec<Expr>,
+        is_int8: bool,
+    },
     /// The rows that a change in WITH returns: it runs before all queries.
     Changed,
 }
@@ -57,6 +63,8 @@ impl Derived {
             bytes.clear();
             self.layout.encode(row, &mut bytes)?;
             made.push(&*ctx.arena.alloc_slice_copy(&bytes));
+            // The list grows by doubling, and is copied to the arena.
+            ctx.keep(3 * size_of::<&[u8]>());
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(ctx.arena.alloc_slice_copy(&made))
@@ -78,6 +86,11 @@ impl Rows {
                 Ok(())
             }
             Rows::Set(set) => set.run(ctx, given, emit),
+            Rows::Series { arguments, is_int8 } => {
+                let run = Run::new(&[], ctx, given.to_vec());
+                let values = arguments.iter().map(|one| one.eval(&run.frame)).collect::<Result<Vec<_>>>()?;
+                series(&values, *is_int8, emit)
+            }
             Rows::Changed => Err(Error::bug("a change in WITH that did not run")),
         }
     }
@@ -91,7 +104,7 @@ impl Rows {
     pub(crate) fn selects<'s>(&'s self, out: &mut Vec<&'s Select>) {
         match self {
             Rows::Select(select) => out.push(select),
-            Rows::Values(_) | Rows::Changed => {}
+            Rows::Values(_) | Rows::Series { .. } | Rows::Changed => {}
             Rows::Set(set) => set.sides.iter().for_each(|side| side.selects(out)),
         }
     }
@@ -143,6 +156,33 @@ impl Set {
         }
         Ok(bytes)
     }
+}
+
+/// The rows of `generate_series` with these arguments; none if one is NULL.
+fn series<'a>(arguments: &[Datum<'a>], is_int8: bool, emit: Emit<'_, 'a>) -> Result<()> {
+    let mut numbers = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        match argument {
+            Datum::Null => return Ok(()),
+            Datum::Int4(value) => numbers.push(i64::from(*value)),
+            Datum::Int8(value) => numbers.push(*value),
+            other => return Err(Error::bug(format!("a series of {}", other.type_name()))),
+        }
+    }
+    let [first, last, ref step @ ..] = numbers[..] else { return Err(Error::bug("a series without an end")) };
+    let step = step.first().copied().unwrap_or(1);
+    if step == 0 {
+        return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, "step size cannot equal zero"));
+    }
+    let mut next = Some(first);
+    while let Some(number) = next.filter(|number| if step > 0 { *number <= last } else { *number >= last }) {
+        let value = if is_int8 { Datum::Int8(number) } else { Datum::Int4(i32::try_from(number).map_err(Error::bug)?) };
+        if emit(&[value])?.is_break() {
+            break;
+        }
+        next = number.checked_add(step);
+    }
+    Ok(())
 }
 
 /// The description of a derived table's rows, as of a stored table without rows.

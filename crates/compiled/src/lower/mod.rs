@@ -211,6 +211,8 @@ struct Lowering<'q> {
     failures: Vec<(u32, Error)>,
     /// Whether a function of the session's state was lowered: each call of it may give another value.
     calls_session: bool,
+    /// Whether a projection calls a function of sequences.
+    numbers_rows: bool,
     reads_parameter: bool,
     /// The columns that the change in WITH returns which is being lowered; `None` for the statement's own.
     returned: Option<&'q [u32]>,
@@ -278,6 +280,7 @@ impl<'q> Lowering<'q> {
             failures: Vec::new(),
             returned: None,
             calls_session: false,
+            numbers_rows: false,
             reads_parameter: false,
             parts: Parts::default(),
         }

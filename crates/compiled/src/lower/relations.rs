@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binder::tree::{CteBody, JoinKind, Rel, RowLock, SortKey, Subplan, Table};
+use binder::tree::{CteBody, JoinKind, Rel, RowLock, SortKey, Subplan, Table, TableFunction};
 use catalog::{TypeId, Volatility, builtin};
 use model::{RowColumn, Type};
 use parser::ast::SetOperator;
@@ -17,6 +17,7 @@ use crate::derived_tables::{self, Derived, Kind, Rows, Set};
 use crate::from::{DerivedRef, From, Source, WHERE, cut};
 use crate::plan::{Order, Outer};
 use crate::select::{Draft, Output, Select};
+use crate::sequences::is_of_sequence;
 use crate::stored_expressions;
 
 /// The clauses of a SELECT around its groups or joined rows.
@@ -136,6 +137,8 @@ impl<'q> Lowering<'q> {
             conditions.push(condition);
             body = input;
         }
+        let projections = clauses.projection.iter().chain(&clauses.above);
+        self.numbers_rows |= projections.flat_map(|columns| columns.iter()).any(|(_, value)| calls_sequence(value));
         self.from(body, Place::Kept, &mut draft.from)?;
         for condition in conditions.into_iter().rev() {
             let condition = self.expr(condition)?;
@@ -303,6 +306,8 @@ impl<'q> Lowering<'q> {
                 }
                 Ok(())
             }
+            // DataFusion computes series by columns, but has no sequences.
+            Rel::Functions { .. } if series(rel).is_some() && self.numbers_rows => self.derived(rel, into),
             Rel::Functions { .. } => refused("functions in FROM"),
             Rel::AsOfJoin { .. } => refused("ASOF JOIN"),
             Rel::WorkTable { .. } => refused("WITH RECURSIVE"),
@@ -464,6 +469,13 @@ impl<'q> Lowering<'q> {
                 let sides = [self.side(left)?, self.side(right)?];
                 Ok(Rows::Set(Box::new(Set { kind, all: *all, sides, columns: keys })))
             }
+            Rel::Functions { .. } => {
+                let Some(call) = series(rel).filter(|call| call.columns == wanted) else {
+                    return refused("functions in FROM");
+                };
+                let arguments = call.arguments.iter().map(|value| self.expr(value)).collect::<Lower<Vec<_>>>()?;
+                Ok(Rows::Series { arguments, is_int8: call.call.result == TypeId::INT8 })
+            }
             _ => Ok(Rows::Select(Box::new(self.select(rel, wanted)?))),
         }
     }
@@ -500,6 +512,29 @@ impl<'q> Lowering<'q> {
         }
         Ok(())
     }
+}
+
+/// Whether an expression calls a function of sequences.
+fn calls_sequence(value: &Bound) -> bool {
+    let mut found = false;
+    value.visit(&mut |part| {
+        found |= match &part.kind {
+            ExprKind::Call(call, _) => {
+                builtin().function_row(call.function).is_some_and(|row| is_of_sequence(row.name))
+            }
+            _ => false,
+        };
+    });
+    found
+}
+
+/// The call of `generate_series` of whole numbers that is all of an item of FROM.
+fn series(rel: &Rel) -> Option<&TableFunction> {
+    let Rel::Functions { functions, ordinality: None } = rel else { return None };
+    let [only] = &functions[..] else { return None };
+    let row = builtin().function_row(only.call.function)?;
+    let is_whole = matches!(only.call.result, TypeId::INT4 | TypeId::INT8);
+    (row.name == "generate_series" && is_whole && !only.is_record).then_some(only)
 }
 
 /// Whether an operator's rows are those of joined tables, maybe filtered and with computed columns.
