@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use catalog::{CastContext, TypeId};
 use model::{Datum, Error, Materialized, Result, SqlState, user_types};
-use parser::ast::{self, Alias, Ident, JoinConstraint, Pos, TableExpr};
+use parser::ast::{self, Alias, AsOfRows, Ident, JoinConstraint, Pos, TableExpr};
 use rustc_hash::FxHashSet;
 use scalar::{Expr, ExprKind, Place, Value};
 
@@ -554,7 +554,26 @@ impl Binder<'_> {
         };
         let left_columns = visible_columns(&left_sources);
         let right_columns = visible_columns(&right_sources);
+        if join.as_of.is_some() && matches!(kind, JoinKind::Right | JoinKind::Full) {
+            let text = "ASOF RIGHT JOIN and ASOF FULL JOIN are not supported";
+            return Err(model::Error::unsupported(text).with_hint(
+                "ASOF LEFT JOIN keeps all rows of the left table; those of the right table can be added by UNION ALL",
+            ));
+        }
+        let mut matched = None;
         let (merged, on, using_alias) = match (&join.constraint, join.natural) {
+            (JoinConstraint::Using(names, alias), _)
+                if join.as_of.as_ref().is_some_and(|one| one.matching.is_none()) =>
+            {
+                let (merged, _) = self.using(kind, names, &left_columns, &right_columns)?;
+                let Some((time, keys)) = names.split_last() else { return Err(no_comparison()) };
+                let (_, on) = self.using(kind, keys, &left_columns, &right_columns)?;
+                let of_left = using_column(time, &left_columns, "left")?.expr.clone();
+                let of_right = using_column(time, &right_columns, "right")?.expr.clone();
+                let at = Pos(of_left.at.0);
+                matched = Some(self.binary(">=", of_left, of_right, at)?);
+                (merged, on, alias.clone())
+            }
             (JoinConstraint::Using(names, alias), _) => {
                 let (merged, on) = self.using(kind, names, &left_columns, &right_columns)?;
                 (merged, on, alias.clone())
@@ -584,7 +603,26 @@ impl Binder<'_> {
                 }
                 rel
             }
-            Some(as_of) => self.as_of_join(scope, kind, left, right, on, as_of, (&left_sources, &right_sources))?,
+            Some(as_of) => {
+                let sources = (&left_sources[..], &right_sources[..]);
+                let matching = match &as_of.matching {
+                    Some(matching) => Some(self.join_condition(scope, matching, sources.0, sources.1)?),
+                    None => matched,
+                };
+                let is_inner = as_of.matching.is_none() && kind == JoinKind::Inner;
+                let keeps_left = match as_of.rows {
+                    // With MATCH_CONDITION as in Snowflake: all rows of the left table.
+                    AsOfRows::Pairs => !is_inner,
+                    AsOfRows::Matched => false,
+                    AsOfRows::Unmatched => true,
+                };
+                let rel = self.as_of_join(keeps_left, left, right, on, matching)?;
+                match as_of.rows {
+                    AsOfRows::Pairs => rel,
+                    AsOfRows::Matched => return Ok((rel, left_sources)),
+                    AsOfRows::Unmatched => return Ok((without_match(rel)?, left_sources)),
+                }
+            }
         };
         let nullable = |sources: Vec<Source>, is_nullable: bool| -> Vec<Source> {
             sources.into_iter().map(|one| Source { is_nullable: one.is_nullable || is_nullable, ..one }).collect()
@@ -618,50 +656,110 @@ impl Binder<'_> {
         bound
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of a join")]
     fn as_of_join(
         &mut self,
-        scope: &Scope<'_>,
-        kind: JoinKind,
+        left_outer: bool,
         left: Rel,
         right: Rel,
         on: Option<Expr>,
-        as_of: &ast::AsOfJoin,
-        sources: (&[Source], &[Source]),
+        matching: Option<Expr>,
     ) -> Result<Rel> {
-        let (left_outer, on, matching) = match &as_of.matching {
-            // As in Snowflake: all rows of the left table.
-            Some(matching) => (true, on, self.join_condition(scope, matching, sources.0, sources.1)?),
+        let (on, matching) = match matching {
+            Some(matching) => (on, matching),
             // As in DuckDB: the comparison is one of ON's conditions.
-            None => {
-                let (on, matching) = self.nearest_of(on)?;
-                (kind == JoinKind::Left, on, matching)
-            }
+            None => self.nearest_of(on, &left, &right)?,
         };
         if !self.is_inequality(&matching) {
             return Err(no_comparison());
         }
+        let sides = Sides::of(&left, &right);
+        let others = match &on {
+            Some(Expr { kind: ExprKind::And(list), .. }) => &list[..],
+            on => on.as_slice(),
+        };
+        if !others.iter().all(|one| self.is_of_as_of(one, &matching, &sides)) {
+            let text = "besides its comparison of times, ASOF JOIN takes equalities between its two tables, conditions on one \
+                        of them, and limits of the distance of the times, joined by AND";
+            return Err(model::Error::new(SqlState::SYNTAX_ERROR, text)
+                .with_hint("for example: AND a.time - b.time <= interval '5 minutes'"));
+        }
         Ok(Rel::AsOfJoin { left_outer, left: Box::new(left), right: Box::new(right), on, matching })
     }
 
-    /// Takes the only inequality out of a condition.
-    fn nearest_of(&self, on: Option<Expr>) -> Result<(Option<Expr>, Expr)> {
+    /// Takes the only inequality out of a condition that compares a value of the left side with one of the right side.
+    fn nearest_of(&self, on: Option<Expr>, left: &Rel, right: &Rel) -> Result<(Option<Expr>, Expr)> {
         let conditions = match on {
             Some(Expr { kind: ExprKind::And(list), .. }) => list,
             on => on.into_iter().collect(),
         };
+        let sides = Sides::of(left, right);
         let (mut inequalities, rest): (Vec<Expr>, Vec<Expr>) =
-            conditions.into_iter().partition(|one| self.is_inequality(one));
+            conditions.into_iter().partition(|one| self.is_inequality(one) && sides.compared(one).is_some());
         match (inequalities.pop(), inequalities.is_empty()) {
             (Some(matching), true) => Ok((Self::conjunction(rest), matching)),
             _ => Err(no_comparison()),
         }
     }
 
+    /// Whether a condition beside the comparison of times has one meaning: the row that is nearest of those which fulfil it is the
+    /// nearest one, if that fulfils it.
+    fn is_of_as_of(&self, condition: &Expr, matching: &Expr, sides: &Sides) -> bool {
+        let mut has_subquery = false;
+        condition.visit(&mut |part| has_subquery |= matches!(part.kind, ExprKind::Subquery(_)));
+        if has_subquery {
+            return false;
+        }
+        let is_equality = self.operator_name(condition) == Some("=") && sides.compared(condition).is_some();
+        let reads = |side: &[u32]| {
+            let mut found = false;
+            condition
+                .visit(&mut |part| found |= matches!(part.kind, ExprKind::Column(column) if side.contains(&column)));
+            found
+        };
+        is_equality || !reads(&sides.left) || !reads(&sides.right) || self.limits_distance(condition, matching, sides)
+    }
+
+    /// Whether a condition on the two times stays true when the right one comes nearer.
+    fn limits_distance(&self, condition: &Expr, matching: &Expr, sides: &Sides) -> bool {
+        let found = || {
+            let (left, right) = sides.compared(matching)?;
+            let (ExprKind::Column(left), ExprKind::Column(right)) = (&left.kind, &right.kind) else { return None };
+            let ExprKind::Call(_, arguments) = &matching.kind else { return None };
+            let is_swapped = arguments.first().is_some_and(|first| first.kind == ExprKind::Column(*right));
+            let is_later = self.operator_name(matching)?.starts_with('>') != is_swapped;
+            let ExprKind::Call(_, compared) = &condition.kind else { return None };
+            let [one, other] = &compared[..] else { return None };
+            let slope = self.slope(other, *left, *right)? - self.slope(one, *left, *right)?;
+            let slope = if self.operator_name(condition)?.starts_with('>') { -slope } else { slope };
+            // The nearest time is the greatest one if the left time is later.
+            Some(if is_later { slope >= 0 } else { slope <= 0 })
+        };
+        self.is_inequality(condition) && found() == Some(true)
+    }
+
+    /// How often a sum has the right time, less how often it is subtracted; `None` for what is no sum of times and constants.
+    fn slope(&self, value: &Expr, left: u32, right: u32) -> Option<i32> {
+        match &value.kind {
+            ExprKind::Column(column) if *column == right => Some(1),
+            ExprKind::Column(column) if *column == left => Some(0),
+            ExprKind::Constant(_) | ExprKind::Parameter(_) => Some(0),
+            ExprKind::Call(_, parts) => match (self.operator_name(value)?, &parts[..]) {
+                ("+", [one, other]) => Some(self.slope(one, left, right)? + self.slope(other, left, right)?),
+                ("-", [one, other]) => Some(self.slope(one, left, right)? - self.slope(other, left, right)?),
+                ("-", [one]) => Some(-self.slope(one, left, right)?),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn operator_name(&self, expr: &Expr) -> Option<&'static str> {
+        let ExprKind::Call(call, _) = &expr.kind else { return None };
+        self.catalog.operator_row(call.operator?).map(|operator| operator.name)
+    }
+
     fn is_inequality(&self, condition: &Expr) -> bool {
-        let ExprKind::Call(call, _) = &condition.kind else { return false };
-        let operator = call.operator.and_then(|operator| self.catalog.operator_row(operator));
-        operator.is_some_and(|operator| [">=", ">", "<=", "<"].contains(&operator.name))
+        self.operator_name(condition).is_some_and(|name| [">=", ">", "<=", "<"].contains(&name))
     }
 
     /// The merged columns of USING, and the condition.
@@ -710,6 +808,64 @@ impl Binder<'_> {
             }
         }
     }
+}
+
+/// The columns of the two sides of an ASOF JOIN.
+struct Sides {
+    left: Vec<u32>,
+    right: Vec<u32>,
+}
+
+impl Sides {
+    fn of(left: &Rel, right: &Rel) -> Sides {
+        let mut sides = Sides { left: Vec::new(), right: Vec::new() };
+        left.outputs(&mut sides.left);
+        right.outputs(&mut sides.right);
+        sides
+    }
+
+    /// The operands of a condition of which one is of the left side and one of the right, in this order.
+    fn compared<'e>(&self, condition: &'e Expr) -> Option<(&'e Expr, &'e Expr)> {
+        let ExprKind::Call(_, arguments) = &condition.kind else { return None };
+        let [one, other] = &arguments[..] else { return None };
+        let is_of = |value: &Expr, side: &[u32]| {
+            let (mut columns, mut others) = (0, 0);
+            value.visit(&mut |part| match part.kind {
+                ExprKind::Column(column) if side.contains(&column) => columns += 1,
+                ExprKind::Column(_) | ExprKind::Subquery(_) => others += 1,
+                _ => {}
+            });
+            columns > 0 && others == 0
+        };
+        match (is_of(one, &self.left) && is_of(other, &self.right), is_of(one, &self.right) && is_of(other, &self.left))
+        {
+            (true, _) => Some((one, other)),
+            (_, true) => Some((other, one)),
+            _ => None,
+        }
+    }
+}
+
+/// The rows of an ASOF LEFT JOIN without a match: no value that is compared is NULL in one.
+fn without_match(rel: Rel) -> Result<Rel> {
+    let Rel::AsOfJoin { right, matching, .. } = &rel else { return Ok(rel) };
+    let mut theirs = Vec::new();
+    right.outputs(&mut theirs);
+    let ExprKind::Call(_, arguments) = &matching.kind else { return Err(no_comparison()) };
+    let reads_right = |value: &&Expr| {
+        let mut found = false;
+        value.visit(&mut |part| found |= matches!(part.kind, ExprKind::Column(column) if theirs.contains(&column)));
+        found
+    };
+    let value = arguments.iter().find(reads_right).cloned().ok_or_else(no_comparison)?;
+    // Another value may be one without a row.
+    if !matches!(value.kind, ExprKind::Column(_)) {
+        let text = "ASOF ANTI JOIN compares a column of its right table";
+        return Err(model::Error::unsupported(text).with_hint("compute the time in a subquery"));
+    }
+    let at = value.at;
+    let condition = Expr::new(ExprKind::IsNull(Box::new(value)), TypeId::BOOL, at);
+    Ok(Rel::Filter { input: Box::new(rel), condition })
 }
 
 fn no_comparison() -> model::Error {

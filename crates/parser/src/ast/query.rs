@@ -332,8 +332,20 @@ pub enum JoinConstraint {
 /// The row of the right table that is nearest on one side, instead of all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AsOfJoin {
-    /// `MATCH_CONDITION (…)`. Without it the comparison is one of the ON condition's.
+    /// `MATCH_CONDITION (…)`. Without it the comparison is one of the ON condition's, or the last column of USING.
     pub matching: Option<Expr>,
+    pub rows: AsOfRows,
+}
+
+/// The rows of an ASOF JOIN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AsOfRows {
+    /// Pairs, by the kind of the join.
+    Pairs,
+    /// SEMI: rows of the left table with a match.
+    Matched,
+    /// ANTI: rows of the left table without one.
+    Unmatched,
 }
 
 /// The function call of a table function, when it is one.

@@ -4,9 +4,9 @@ use model::Result;
 
 use super::{K, Parser, T};
 use crate::ast::{
-    Alias, AsOfJoin, DerivedTable, Expr, ExprKind, Ident, Join, JoinConstraint, JoinKind, Name, Pivot, PivotKind, Pos,
-    Query, QueryBody, Relation, RowsFrom, TableExpr, TableFunction, TableFunctionColumn, TableSample, Text, XmlTable,
-    XmlTableColumn,
+    Alias, AsOfJoin, AsOfRows, DerivedTable, Expr, ExprKind, Ident, Join, JoinConstraint, JoinKind, Name, Pivot,
+    PivotKind, Pos, Query, QueryBody, Relation, RowsFrom, TableExpr, TableFunction, TableFunctionColumn, TableSample,
+    Text, XmlTable, XmlTableColumn,
 };
 
 /// Content of two parentheses in FROM.
@@ -50,11 +50,12 @@ impl Parser<'_> {
         self.at_word(0, "asof")
             && match self.keyword_at(1) {
                 Some(K::Join) => true,
-                Some(K::Left) => {
+                Some(K::Inner) => self.keyword_at(2) == Some(K::Join),
+                Some(K::Left | K::Right | K::Full) => {
                     let outer = usize::from(self.keyword_at(2) == Some(K::Outer));
                     self.keyword_at(2 + outer) == Some(K::Join)
                 }
-                _ => false,
+                _ => (self.at_word(1, "semi") || self.at_word(1, "anti")) && self.keyword_at(2) == Some(K::Join),
             }
     }
 
@@ -189,9 +190,18 @@ impl Parser<'_> {
         Ok(JoinConstraint::Using(columns, alias))
     }
 
-    /// Millrace: `ASOF [LEFT] JOIN b [MATCH_CONDITION (…)] ON …`. Behind MATCH_CONDITION the constraint may be left out.
+    /// Millrace: `ASOF [LEFT | RIGHT | FULL | SEMI | ANTI] JOIN b [MATCH_CONDITION (…)] ON …`. Behind MATCH_CONDITION the constraint
+    /// may be left out.
     fn as_of_join(&mut self, left: TableExpr) -> Result<TableExpr> {
         self.advance();
+        let rows = match (self.at_word(0, "semi"), self.at_word(0, "anti")) {
+            (true, _) => AsOfRows::Matched,
+            (_, true) => AsOfRows::Unmatched,
+            _ => AsOfRows::Pairs,
+        };
+        if rows != AsOfRows::Pairs {
+            self.advance();
+        }
         let kind = self.join_kind();
         self.need(K::Join)?;
         let around = std::mem::replace(&mut self.after_as_of, true);
@@ -209,7 +219,7 @@ impl Parser<'_> {
         } else {
             JoinConstraint::None
         };
-        let as_of = Some(Box::new(AsOfJoin { matching }));
+        let as_of = Some(Box::new(AsOfJoin { matching, rows }));
         Ok(TableExpr::Join(Box::new(Join { kind, natural: false, left, right, constraint, alias: None, as_of })))
     }
 

@@ -3,7 +3,7 @@
 use super::Printer;
 use super::view::Layout;
 use crate::ast::{
-    Alias, Cte, CteBody, DistinctClause, ExprKind, GroupItem, Ident, Join, JoinConstraint, JoinKind, Limit,
+    Alias, AsOfRows, Cte, CteBody, DistinctClause, ExprKind, GroupItem, Ident, Join, JoinConstraint, JoinKind, Limit,
     LockStrength, LockWait, Persistence, Pivot, PivotKind, Query, QueryBody, Relation, Select, SetOperator, TableExpr,
     TableFunction, TableFunctionColumn, Target, With, XmlTable,
 };
@@ -347,7 +347,12 @@ impl Printer<'_> {
         let is_natural = join.natural && common.is_none();
         self.put_if(breaks, "\n    ");
         self.put(if is_natural { " NATURAL" } else { "" });
-        self.put_if(join.as_of.is_some(), " ASOF");
+        self.put(match join.as_of.as_ref().map(|as_of| as_of.rows) {
+            None => "",
+            Some(AsOfRows::Pairs) => " ASOF",
+            Some(AsOfRows::Matched) => " ASOF SEMI",
+            Some(AsOfRows::Unmatched) => " ASOF ANTI",
+        });
         let is_cross = join.constraint == JoinConstraint::None && !join.natural && join.as_of.is_none();
         self.put(match join.kind {
             JoinKind::Inner if is_cross => " CROSS JOIN ",

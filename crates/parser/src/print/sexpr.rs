@@ -7,7 +7,7 @@
 use std::fmt::{self, Write};
 
 use crate::ast::{
-    Alias, BooleanTest, ConflictAction, ConflictTarget, Cte, CteBody, DistinctClause, Expr, ExprKind, Frame,
+    Alias, AsOfRows, BooleanTest, ConflictAction, ConflictTarget, Cte, CteBody, DistinctClause, Expr, ExprKind, Frame,
     FrameBound, FrameExclude, FrameUnit, FunctionCall, GroupItem, Ident, IndexElement, IndexKey, Insert, Join,
     JoinConstraint, JoinKind, LikeKind, Limit, LockStrength, LockWait, Merge, MergeAction, Name, NullsOrder,
     OperatorName, Over, Overriding, Persistence, Query, QueryBody, Relation, Select, SetClause, SetOperator, SortBy,
@@ -594,6 +594,8 @@ impl Writer {
         self.flag("natural", join.natural)?;
         if let Some(as_of) = &join.as_of {
             self.flag("asof", true)?;
+            self.flag("semi", as_of.rows == AsOfRows::Matched)?;
+            self.flag("anti", as_of.rows == AsOfRows::Unmatched)?;
             self.opt_expr("match", as_of.matching.as_ref())?;
         }
         self.word(" ")?;

@@ -55,7 +55,7 @@ impl ScalarUDFImpl for Marker {
 /// Inserts the nodes into a logical plan that comes from SQL, before analysis and optimization.
 ///
 /// # Errors
-/// 42601 for a condition other than equalities between both sides and one comparison.
+/// 42601 for a comparison that is not one between both sides, and for a subquery in the condition.
 pub(super) fn rewrite_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rewritten = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Join(join) => nearest(join),
@@ -70,12 +70,13 @@ fn nearest(join: Join) -> Result<Transformed<LogicalPlan>> {
     let Some(at) = conjuncts.iter().position(|one| marked(one).is_some()) else {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     };
-    let mut equal: Vec<Expr> = join.on.iter().map(|(left, right)| left.clone().eq(right.clone())).collect();
-    equal.extend(conjuncts.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, one)| one.clone()));
+    let mut conditions: Vec<Expr> = join.on.iter().map(|(left, right)| left.clone().eq(right.clone())).collect();
+    conditions.extend(conjuncts.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, one)| one.clone()));
     let time = marked(&conjuncts[at]).cloned().unwrap_or_else(|| conjuncts[at].clone());
     let keeps_left = join.join_type == JoinType::Left;
-    let node =
-        Nearest::new(Arc::unwrap_or_clone(join.left), Arc::unwrap_or_clone(join.right), equal, time, keeps_left)?;
+    let (left, right) = (Arc::unwrap_or_clone(join.left), Arc::unwrap_or_clone(join.right));
+    let mut node = Nearest::new(left, right, Condition { time, ..Condition::default() }, keeps_left)?;
+    node.take(conditions)?;
     node.check()?;
     Ok(Transformed::yes(node.into_plan()))
 }
@@ -98,7 +99,7 @@ fn below(filter: Filter) -> Result<Transformed<LogicalPlan>> {
         split_conjunction(&filter.predicate).into_iter().cloned().partition(is_left);
     let Some(left) = conjunction(left) else { return Ok(Transformed::no(LogicalPlan::Filter(filter))) };
     let side = LogicalPlan::Filter(Filter::try_new(left, Arc::new(node.left.clone()))?);
-    let node = Nearest::new(side, node.right.clone(), node.equal.clone(), node.time.clone(), node.keeps_left)?;
+    let node = Nearest::new(side, node.right.clone(), node.condition.clone(), node.keeps_left)?;
     let plan = node.into_plan();
     Ok(Transformed::yes(match conjunction(rest) {
         Some(rest) => LogicalPlan::Filter(Filter::try_new(rest, Arc::new(plan))?),
@@ -113,22 +114,36 @@ fn has_subquery(expr: &Expr) -> bool {
     expr.exists(is_one).unwrap_or(true)
 }
 
+/// Condition of an ASOF JOIN.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Condition {
+    /// Comparison of a time of the left side with one of the right side.
+    time: Expr,
+    /// Equalities between an expression of the left side and one of the right side.
+    equal: Vec<Expr>,
+    /// Conditions that the pair of a row with its nearest one must fulfil, such as a tolerance.
+    also: Vec<Expr>,
+}
+
+impl Condition {
+    fn parts(&self) -> impl Iterator<Item = &Expr> {
+        self.equal.iter().chain(&self.also).chain([&self.time])
+    }
+}
+
 /// Logical node. It has the columns of the left side, then those of the right side.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Nearest {
     left: LogicalPlan,
     right: LogicalPlan,
-    /// Equalities between an expression of the left side and one of the right side.
-    equal: Vec<Expr>,
-    /// Comparison of a time of the left side with one of the right side.
-    time: Expr,
+    condition: Condition,
     /// Left join: rows of the left side without a match are kept.
     keeps_left: bool,
     schema: DFSchemaRef,
 }
 
 impl Nearest {
-    fn new(left: LogicalPlan, right: LogicalPlan, equal: Vec<Expr>, time: Expr, keeps_left: bool) -> Result<Nearest> {
+    fn new(left: LogicalPlan, right: LogicalPlan, condition: Condition, keeps_left: bool) -> Result<Nearest> {
         let mut fields: Vec<_> =
             left.schema().iter().map(|(table, field)| (table.cloned(), Arc::clone(field))).collect();
         fields.extend(right.schema().iter().map(|(table, field)| {
@@ -136,7 +151,26 @@ impl Nearest {
             (table.cloned(), field)
         }));
         let schema = Arc::new(DFSchema::new_with_metadata(fields, left.schema().metadata().clone())?);
-        Ok(Nearest { left, right, equal, time, keeps_left, schema })
+        Ok(Nearest { left, right, condition, keeps_left, schema })
+    }
+
+    /// Takes the conditions besides that of the times: those about the right side alone say which of its rows can be
+    /// nearest.
+    fn take(&mut self, conditions: Vec<Expr>) -> Result<()> {
+        for one in conditions {
+            let columns = one.column_refs();
+            let is_of_right = !columns.is_empty()
+                && columns.iter().all(|column| self.right.schema().has_column(column))
+                && !has_subquery(&one);
+            if is_of_right {
+                self.right = LogicalPlan::Filter(Filter::try_new(one.clone(), Arc::new(self.right.clone()))?);
+            } else if matches!(self.sides(&one), Some((_, Operator::Eq, _))) {
+                self.condition.equal.push(one);
+            } else {
+                self.condition.also.push(one);
+            }
+        }
+        Ok(())
     }
 
     fn of(plan: &LogicalPlan) -> Option<&Nearest> {
@@ -165,15 +199,13 @@ impl Nearest {
 
     fn check(&self) -> Result<()> {
         let refused = |text: &str| Err(external(Error::new(SqlState::SYNTAX_ERROR, text)));
-        if self.sides(&self.time).is_none() {
+        if self.sides(&self.condition.time).is_none() {
             return refused(
                 "the comparison of an ASOF JOIN must have a time of the left table on one side and one of the right on the other",
             );
         }
-        if self.equal.iter().any(|one| !matches!(self.sides(one), Some((_, Operator::Eq, _)))) {
-            return refused(
-                "besides its comparison of times, ASOF JOIN takes equalities between its two tables, joined by AND",
-            );
+        if self.condition.also.iter().any(has_subquery) {
+            return refused("the condition of an ASOF JOIN takes no subqueries");
         }
         Ok(())
     }
@@ -199,14 +231,14 @@ impl UserDefinedLogicalNodeCore for Nearest {
     }
 
     fn expressions(&self) -> Vec<Expr> {
-        self.equal.iter().chain([&self.time]).cloned().collect()
+        self.condition.parts().cloned().collect()
     }
 
     fn necessary_children_exprs(&self, output: &[usize]) -> Option<Vec<Vec<usize>>> {
         let width = self.left.schema().fields().len();
         let mut sides = [Vec::new(), Vec::new()];
         output.iter().for_each(|at| if *at < width { sides[0].push(*at) } else { sides[1].push(at - width) });
-        for column in self.equal.iter().chain([&self.time]).flat_map(Expr::column_refs) {
+        for column in self.condition.parts().flat_map(Expr::column_refs) {
             for (side, needed) in [&self.left, &self.right].into_iter().zip(&mut sides) {
                 needed.extend(side.schema().maybe_index_of_column(column));
             }
@@ -224,8 +256,9 @@ impl UserDefinedLogicalNodeCore for Nearest {
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.keeps_left { "Left" } else { "Inner" };
-        write!(f, "AsOfJoin: {kind}, {}", self.time)?;
-        self.equal.iter().try_for_each(|one| write!(f, ", {one}"))
+        write!(f, "AsOfJoin: {kind}, {}", self.condition.time)?;
+        let others = self.condition.equal.iter().chain(&self.condition.also);
+        others.into_iter().try_for_each(|one| write!(f, ", {one}"))
     }
 
     fn with_exprs_and_inputs(&self, mut exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Nearest> {
@@ -233,8 +266,9 @@ impl UserDefinedLogicalNodeCore for Nearest {
             return Err(external(Error::bug("an ASOF JOIN without its two sides")));
         };
         // The optimizer adds aliases to preserve the names of expressions that it changes.
-        let equal = exprs.into_iter().map(Expr::unalias).collect();
-        Nearest::new(left, right, equal, time.unalias(), self.keeps_left)
+        let mut equal: Vec<Expr> = exprs.into_iter().map(Expr::unalias).collect();
+        let also = equal.split_off(self.condition.equal.len().min(equal.len()));
+        Nearest::new(left, right, Condition { time: time.unalias(), equal, also }, self.keeps_left)
     }
 }
 
@@ -259,16 +293,19 @@ impl ExtensionPlanner for Planner {
         };
         let bug = || external(Error::bug("an ASOF JOIN whose condition fell apart"));
         let mut by = Vec::new();
-        for one in &node.equal {
+        for one in &node.condition.equal {
             let (of_left, _, of_right) = node.sides(one).ok_or_else(bug)?;
             by.push((physical(of_left, &node.left)?, physical(of_right, &node.right)?));
         }
-        let (of_left, op, of_right) = node.sides(&node.time).ok_or_else(bug)?;
+        let (of_left, op, of_right) = node.sides(&node.condition.time).ok_or_else(bug)?;
         by.push((physical(of_left, &node.left)?, physical(of_right, &node.right)?));
         // For later rows the first match is needed: in descending time order it is the last one before.
         let backwards = matches!(op, Operator::LtEq | Operator::Lt);
+        let also = conjunction(node.condition.also.iter().cloned());
+        let also = also.map(|also| planner.create_physical_expr(&also, &node.schema, session, context)).transpose()?;
         let matching = Matching {
             by,
+            also,
             order: SortOptions { descending: backwards, nulls_first: true },
             strict: matches!(op, Operator::Gt | Operator::Lt),
             keeps_left: node.keeps_left,

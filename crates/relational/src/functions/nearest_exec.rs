@@ -6,10 +6,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
 use arrow_schema::{SchemaRef, SortOptions};
 use datafusion::arrow::buffer::NullBuffer;
-use datafusion::arrow::compute::{interleave, take};
+use datafusion::arrow::compute::{filter_record_batch, interleave, not, nullif, prep_null_mask_filter, take};
 use datafusion::arrow::row::{RowConverter, Rows, SortField};
 use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -31,6 +32,8 @@ use crate::errors::external;
 pub(super) struct Matching {
     /// Pairs of expressions for the keys and, last, the times.
     pub(super) by: Vec<(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)>,
+    /// Condition on the columns of a row and of its nearest one, without which they are no match.
+    pub(super) also: Option<Arc<dyn PhysicalExpr>>,
     /// Sort order of times in which the wanted row comes last.
     pub(super) order: SortOptions,
     /// Whether rows with equal times do not match.
@@ -129,6 +132,9 @@ impl ExecutionPlan for NearestExec {
         for (left, right) in &self.matching.by {
             visit(left)?;
             visit(right)?;
+        }
+        if let Some(also) = &self.matching.also {
+            visit(also)?;
         }
         Ok(TreeNodeRecursion::Continue)
     }
@@ -252,7 +258,27 @@ impl Walk {
                 places.push(place);
             }
         }
-        self.joined(left, rows, &places)
+        let joined = self.joined(left, rows, &places)?;
+        self.checked(joined, left.num_columns())
+    }
+
+    /// Takes the matches away that do not fulfil the further condition. `width`: number of columns of the left side.
+    fn checked(&self, joined: RecordBatch, width: usize) -> Result<RecordBatch> {
+        let Some(also) = self.matching.also.as_ref().filter(|_| joined.num_rows() > 0) else { return Ok(joined) };
+        let fulfilled = also.evaluate(&joined)?.into_array(joined.num_rows())?;
+        let mask = fulfilled.as_boolean();
+        let fulfilled = if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() };
+        if !self.matching.keeps_left {
+            return Ok(filter_record_batch(&joined, &fulfilled)?);
+        }
+        let failed = not(&fulfilled)?;
+        let columns = joined.columns().iter().enumerate().map(|(at, column)| match at < width {
+            true => Ok(Arc::clone(column)),
+            false => nullif(column, &failed),
+        });
+        let columns = columns.collect::<std::result::Result<_, _>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(joined.num_rows()));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
     }
 
     /// Drops batches of the right side that no further row can match.
