@@ -69,7 +69,13 @@ fn read(text: &str) -> Tables {
                 };
                 let keys = keys.split('|').map(key).collect();
                 let (predicate, is_constraint) = (written(predicate), is_constraint == "t");
-                table.unique.push(UniqueIndex { name: name.into(), keys, predicate, is_constraint });
+                table.unique.push(UniqueIndex {
+                    name: name.into(),
+                    keys,
+                    predicate,
+                    is_constraint,
+                    is_deferrable: false,
+                });
             }
             _ => {}
         }

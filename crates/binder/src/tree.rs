@@ -133,7 +133,7 @@ pub struct Table {
     pub name: Box<str>,
     /// Columns.
     pub columns: Vec<TableColumn>,
-    /// Numbers of the columns of the primary key, from 0; empty without one.
+    /// Numbers of the columns of the primary key, from 0; empty without one, and for a deferrable one, whose keys may repeat.
     pub primary_key: Vec<usize>,
     /// Unique indexes, also that of the primary key.
     pub unique: Vec<UniqueIndex>,
@@ -168,6 +168,8 @@ pub struct UniqueIndex {
     pub predicate: Option<Box<str>>,
     /// Whether it belongs to a PRIMARY KEY or UNIQUE constraint.
     pub is_constraint: bool,
+    /// Whether the constraint is deferrable, so that keys may repeat within a transaction.
+    pub is_deferrable: bool,
 }
 
 /// A key of an index.

@@ -280,27 +280,29 @@ impl Writer {
 
     /// Error 23505. `index`: a secondary index by position; `None` for the primary key.
     pub(crate) fn duplicate(&self, index: Option<usize>, values: &[Datum<'_>], frame: &Frame<'_>) -> Error {
-        let def = match index {
-            None => self.table.primary.as_deref(),
-            Some(at) => self.table.secondary.get(at).map(|index| &**index),
-        };
-        let Some(def) = def.map(|index| index.def()) else { return Error::bug("a duplicate of no index") };
-        let schema = &self.table.schema;
-        let names: Vec<String> = def.columns.iter().map(|at| deparse::key_name(schema, *at)).collect();
-        let key: Vec<String> = def.columns.iter().map(|at| self.text(*at, &values[*at], frame)).collect();
-        let text = format!("duplicate key value violates unique constraint \"{}\"", def.name);
-        let detail = format!("Key ({})=({}) already exists.", names.join(", "), key.join(", "));
-        let error = Error::new(SqlState::UNIQUE_VIOLATION, text).with_detail(detail);
-        error.about_constraint(&self.table.schema.name, &def.name)
+        duplicate_key(&self.table, index, values, frame.ctx.session.zone)
     }
 
     pub(crate) fn failing(&self, values: &[Datum<'_>], frame: &Frame<'_>) -> String {
         failing_row(&self.table.schema, values, frame.ctx.session.zone)
     }
+}
 
-    fn text(&self, column: usize, value: &Datum<'_>, frame: &Frame<'_>) -> String {
-        shown(value, self.table.schema.columns[column].ty, frame.ctx.session.zone)
-    }
+/// Error 23505 for a row with these values. `index`: a secondary index by position; `None` for the primary key.
+pub(crate) fn duplicate_key(table: &RowTable, index: Option<usize>, values: &[Datum<'_>], zone: &dyn Zone) -> Error {
+    let def = match index {
+        None => table.primary.as_deref(),
+        Some(at) => table.secondary.get(at).map(|index| &**index),
+    };
+    let Some(def) = def.map(|index| index.def()) else { return Error::bug("a duplicate of no index") };
+    let schema = &table.schema;
+    let text_of = |at: &usize| shown(&values[*at], schema.columns[*at].ty, zone);
+    let names: Vec<String> = def.columns.iter().map(|at| deparse::key_name(schema, *at)).collect();
+    let key: Vec<String> = def.columns.iter().map(text_of).collect();
+    let text = format!("duplicate key value violates unique constraint \"{}\"", def.name);
+    let detail = format!("Key ({})=({}) already exists.", names.join(", "), key.join(", "));
+    let error = Error::new(SqlState::UNIQUE_VIOLATION, text).with_detail(detail);
+    error.about_constraint(&schema.name, &def.name)
 }
 
 /// The detail of an error about a row.

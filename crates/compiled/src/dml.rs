@@ -89,6 +89,8 @@ pub(crate) enum Conflict {
 pub(crate) enum Arbiter {
     Any,
     Index(Option<usize>),
+    /// A deferrable one, by name: error 55000 for the first row.
+    Deferrable(String),
 }
 
 /// The plan of an UPDATE or DELETE.
@@ -512,6 +514,7 @@ impl Insert {
         run.ctx().change()?;
         loop {
             let put = run.txn(|txn| txn.insert(&writer.table, row.into(), run.guard()))?;
+            self.refuse_deferrable(&writer.table, &put)?;
             let (index, record) = match self.decided(put, row, run)? {
                 Put::Wait(event) => return Err(run.ctx().wait(event)),
                 Put::Done(record) => {
@@ -581,6 +584,7 @@ impl Insert {
         let table = leaf.table();
         loop {
             let put = run.txn(|txn| txn.insert(table, row.into(), run.guard()))?;
+            self.refuse_deferrable(table, &put)?;
             let (put, wanted) = self.routed_conflict(leaf, put, row, run)?;
             let (index, record) = match put {
                 Put::Wait(event) => return Err(run.ctx().wait(event)),
@@ -626,6 +630,37 @@ impl Insert {
                 _ => return Err(leaf.writer.duplicate(index, &own, &run.frame)),
             }
         }
+    }
+
+    /// Error 55000 if ON CONFLICT must look at a deferrable key: of its target or, without one, of the table. PostgreSQL looks
+    /// at indexes in the order of their creation, and a conflict in one ends the search.
+    ///
+    /// - `put`: result of the insert of a row; its changes are undone with the statement.
+    fn refuse_deferrable(&self, table: &RowTable, put: &Put) -> Result<()> {
+        let arbiter = match &self.conflict {
+            Conflict::Nothing(arbiter) | Conflict::Update { arbiter, .. } => arbiter,
+            Conflict::Error => return Ok(()),
+        };
+        let name = match (arbiter, put) {
+            (Arbiter::Index(_), _) | (_, Put::Wait(_)) => return Ok(()),
+            (Arbiter::Deferrable(name), _) => name,
+            (Arbiter::Any, Put::Done(_) | Put::Duplicate { .. }) => {
+                let deferrable = table.schema.secondary.iter().filter(|index| index.is_deferrable());
+                let Some(first) = deferrable.min_by_key(|index| index.id) else { return Ok(()) };
+                let met = match put {
+                    Put::Duplicate { index: None, .. } => table.schema.primary.as_ref(),
+                    Put::Duplicate { index: Some(at), .. } => table.schema.secondary.get(*at),
+                    _ => None,
+                };
+                if met.is_some_and(|met| met.id < first.id) {
+                    return Ok(());
+                }
+                &first.name
+            }
+        };
+        let text = "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters";
+        let error = Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text);
+        Err(error.about_constraint(&table.schema.name, name))
     }
 
     /// Checks the row in slot [`TARGET`], which is one of the partitioned table.
@@ -734,6 +769,7 @@ impl Arbiter {
         match self {
             Arbiter::Any => true,
             Arbiter::Index(wanted) => *wanted == index,
+            Arbiter::Deferrable(_) => false,
         }
     }
 }

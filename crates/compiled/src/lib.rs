@@ -2,11 +2,11 @@
 //! access path, and then runs in microseconds.
 //!
 //! - [`lower`], [`lower_change`], [`prepare`], [`prepare_change`], [`run`]: the entry points; [`Load`]: rows from outside
-//!   (COPY, INSERT … SELECT); [`check_postponed`]: deferred constraints at COMMIT.
+//!   (COPY, INSERT … SELECT); [`check_postponed`], [`check_all_keys`]: deferred constraints at COMMIT.
 //! - `lower`: from bound trees to plans.
 //! - `plan`, `predicate`, `from`, `key_cast`, `exec`: access paths, join order, nested loops.
 //! - `expr`, `cast`, `types`, `array`, `sequences`, `aggregate`: evaluation.
-//! - `statement`, `select`, `sort_limit`, `subquery`, `derived_tables`, `dml`, `constraints`, `foreign_keys`: statements.
+//! - `statement`, `select`, `sort_limit`, `subquery`, `derived_tables`, `dml`, `constraints`, `foreign_keys`, `deferrable_keys`: statements.
 //! - `partition_bounds`, `partitions`: bounds of partitions, the partition of a row.
 //! - `ddl`: definition statements.
 //! - `stored_expressions`: binds CHECK conditions and defaults, which tables store as SQL.
@@ -20,6 +20,7 @@ mod array;
 mod cast;
 mod constraints;
 mod ddl;
+mod deferrable_keys;
 pub mod deparse;
 mod derived_tables;
 mod dml;
@@ -51,6 +52,7 @@ pub use ddl::{
     Catalog, Change, Condition, Definition, Notice, Object, PartitionCheck, Rewrite, TEMPORARY, Work,
     check_is_updatable, define, find_type, is_system_type, is_temporary, new_relation, no_type, row_type, set_option,
 };
+pub use deferrable_keys::{check_all_keys, check_keys};
 pub use dml::{Incoming, Load, Loaded, Refused};
 pub use foreign_keys::check_postponed;
 pub use lower::{Lowered, NotLowered, lower, lower_change, lower_load, prepare, prepare_change};

@@ -366,11 +366,14 @@ pub fn run(
     compiled.check(params)?;
     let arena = Bump::new();
     let hides = compiled.parts.hides || txn.hides_changes();
+    let before = txn.changes_len();
     let ctx = ExecContext::new(params, &arena, guard, session, compiled.sub_plans(), ReadSource::of(txn));
     let ctx = if compiled.takes_rows() { ctx.with_rows_of(compiled.parts.params.len()) } else { ctx };
     let ctx = if hides { ctx.with_late_checks() } else { ctx };
     let emit: Emit<'_, '_> = &mut |row| sink(row).map(ControlFlow::Continue);
     let ran = if hides { compiled.hiding(&ctx, emit) } else { compiled.work.run(&ctx, emit) };
+    // Actions of foreign keys have changed their rows by now.
+    let ran = ran.and_then(|rows| ctx.check_keys(before).map(|()| rows));
     match (ran, ctx.waits()) {
         (Ok(rows), _) => Ok(Ran::Done { rows }),
         (Err(_), Some(event)) => Ok(Ran::Wait(event)),

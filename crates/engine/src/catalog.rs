@@ -940,11 +940,29 @@ pub(crate) fn check_row_schema(table: &RowSchema) -> Result<()> {
     {
         return Err(invalid(table, "has a primary key that is not unique, or has a column that may be NULL"));
     }
+    check_deferrable_keys(table)?;
     for key in &table.foreign_keys {
         check_positions(table, &key.name, &key.columns)?;
     }
     check_triggers(table)?;
     check_lineage(table)
+}
+
+/// Checks the deferrable keys of a table, one of which may be its primary key.
+fn check_deferrable_keys(table: &RowSchema) -> Result<()> {
+    let is_plain = |index: &RowIndex| !index.is_deferrable() && !index.is_primary;
+    let is_key = |index: &RowIndex| {
+        index.is_deferrable() && index.constraint && !index.unique && !index.hash && index.predicate.is_none()
+    };
+    let is_null = |index: &RowIndex| index.columns.iter().any(|at| !table.columns[*at].not_null);
+    if !table.primary.iter().all(is_plain)
+        || !table.secondary.iter().all(|index| is_plain(index) || is_key(index))
+        || table.indexes().filter(|(_, is_primary)| *is_primary).count() > 1
+        || table.secondary.iter().any(|index| index.is_primary && is_null(index))
+    {
+        return Err(invalid(table, "has a deferrable key that is none, or several primary keys"));
+    }
+    Ok(())
 }
 
 /// Checks the triggers of a table.

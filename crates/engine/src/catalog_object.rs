@@ -448,6 +448,8 @@ const INDEX_HASH: u8 = 4;
 const INDEX_PREDICATE: u8 = 8;
 const INDEX_KEYS: u8 = 16;
 const INDEX_NULLS_NOT_DISTINCT: u8 = 32;
+const INDEX_DEFERRABLE: u8 = 64;
+const INDEX_PRIMARY: u8 = 128;
 const KEY_DESCENDING: u8 = 1;
 const KEY_NULLS_FIRST: u8 = 2;
 const KEY_OPERATOR_CLASS: u8 = 4;
@@ -583,8 +585,13 @@ fn encode_index(index: &RowIndex, out: &mut Vec<u8>) {
             | flag(index.hash, INDEX_HASH)
             | flag(index.predicate.is_some(), INDEX_PREDICATE)
             | flag(!index.keys.is_empty(), INDEX_KEYS)
-            | flag(index.nulls_not_distinct, INDEX_NULLS_NOT_DISTINCT),
+            | flag(index.nulls_not_distinct, INDEX_NULLS_NOT_DISTINCT)
+            | flag(index.is_deferrable(), INDEX_DEFERRABLE)
+            | flag(index.is_primary, INDEX_PRIMARY),
     );
+    if index.is_deferrable() {
+        out.put_u8(index.deferral as u8);
+    }
     encode_positions(&index.include, out);
     if let Some(predicate) = index.predicate {
         out.put_u32(predicate as u32);
@@ -658,12 +665,31 @@ fn decode_index(take: &mut Take<'_>) -> Result<RowIndex> {
     let flags = take.u8()?;
     let has = |flag| flags & flag != 0;
     let (unique, constraint, hash) = (has(INDEX_UNIQUE), has(INDEX_CONSTRAINT), has(INDEX_HASH));
-    let nulls_not_distinct = has(INDEX_NULLS_NOT_DISTINCT);
+    let (nulls_not_distinct, is_primary) = (has(INDEX_NULLS_NOT_DISTINCT), has(INDEX_PRIMARY));
+    let deferral = if has(INDEX_DEFERRABLE) { decode_deferral(take)? } else { Deferral::Never };
     let include = decode_positions(take)?;
     let predicate = if has(INDEX_PREDICATE) { Some(take.u32()? as usize) } else { None };
     let keys = if has(INDEX_KEYS) { columns.len() } else { 0 };
     let keys = (0..keys).map(|_| decode_key(take)).collect::<Result<Vec<_>>>()?;
-    Ok(RowIndex { id, name, columns, keys, include, predicate, hash, unique, nulls_not_distinct, constraint })
+    Ok(RowIndex {
+        id,
+        name,
+        columns,
+        keys,
+        include,
+        predicate,
+        hash,
+        unique,
+        nulls_not_distinct,
+        constraint,
+        deferral,
+        is_primary,
+    })
+}
+
+fn decode_deferral(take: &mut Take<'_>) -> Result<Deferral> {
+    let code = take.u8()?;
+    Deferral::from_code(code).ok_or_else(|| take.malformed(&format!("has a constraint of deferral {code}")))
 }
 
 fn decode_key(take: &mut Take<'_>) -> Result<RowIndexKey> {
@@ -689,9 +715,7 @@ fn decode_foreign_key(take: &mut Take<'_>) -> Result<RowForeignKey> {
     };
     let (on_delete, on_update) = (action(take)?, action(take)?);
     let delete_columns = decode_positions(take)?;
-    let (flags, deferral) = (take.u8()?, take.u8()?);
-    let deferral = Deferral::from_code(deferral)
-        .ok_or_else(|| take.malformed(&format!("has a constraint of deferral {deferral}")))?;
+    let (flags, deferral) = (take.u8()?, decode_deferral(take)?);
     let (match_full, not_valid) = (flags & FOREIGN_MATCH_FULL != 0, flags & FOREIGN_NOT_VALID != 0);
     Ok(RowForeignKey {
         name,

@@ -80,12 +80,16 @@ pub struct RowIndex {
     pub predicate: Option<usize>,
     /// Whether USING hash created it.
     pub hash: bool,
-    /// Whether keys are unique.
+    /// Whether keys are unique at all times. False for a deferrable constraint, whose keys may repeat until it is checked.
     pub unique: bool,
     /// NULLS NOT DISTINCT: whether keys with NULLs are unique too.
     pub nulls_not_distinct: bool,
     /// Whether PRIMARY KEY or UNIQUE created it, so that it is dropped with the constraint.
     pub constraint: bool,
+    /// DEFERRABLE
+    pub deferral: Deferral,
+    /// Whether it is a deferrable PRIMARY KEY. That is a secondary index, because a primary one maps a key to one record.
+    pub is_primary: bool,
 }
 
 /// `CHECK (…)`
@@ -129,7 +133,7 @@ impl Referential {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Deferral {
-    /// NOT DEFERRABLE: at the end of each statement.
+    /// NOT DEFERRABLE: foreign keys at the end of each statement, keys at each row.
     #[default]
     Never = 0,
     /// DEFERRABLE INITIALLY IMMEDIATE: at COMMIT after SET CONSTRAINTS … DEFERRED.
@@ -188,9 +192,9 @@ pub struct RowSchema {
     pub lineage: Lineage,
     /// Columns in order of creation, including dropped ones.
     pub columns: Vec<RowColumn>,
-    /// PRIMARY KEY
+    /// PRIMARY KEY, unless it is deferrable.
     pub primary: Option<RowIndex>,
-    /// Other indexes.
+    /// Other indexes, also that of a deferrable PRIMARY KEY.
     pub secondary: Vec<RowIndex>,
     /// CHECK
     pub checks: Vec<RowCheck>,
@@ -246,6 +250,18 @@ impl RowColumn {
 }
 
 impl RowIndex {
+    /// Whether keys are unique, at all times or whenever the constraint is checked.
+    #[must_use]
+    pub fn is_key(&self) -> bool {
+        self.unique || self.is_deferrable()
+    }
+
+    /// Whether the index belongs to a deferrable constraint.
+    #[must_use]
+    pub fn is_deferrable(&self) -> bool {
+        self.deferral != Deferral::Never
+    }
+
     /// Positions of all columns: keys, INCLUDE and predicate.
     pub fn uses(&self) -> impl Iterator<Item = usize> {
         self.columns.iter().chain(&self.include).copied().chain(self.predicate)
@@ -253,6 +269,18 @@ impl RowIndex {
 }
 
 impl RowSchema {
+    /// The index of the PRIMARY KEY, deferrable or not.
+    #[must_use]
+    pub fn primary_key(&self) -> Option<&RowIndex> {
+        self.primary.as_ref().or_else(|| self.secondary.iter().find(|index| index.is_primary))
+    }
+
+    /// All indexes, and whether each is that of the PRIMARY KEY; a primary index is the first.
+    pub fn indexes(&self) -> impl Iterator<Item = (&RowIndex, bool)> {
+        let primary = self.primary.iter().map(|index| (index, true));
+        primary.chain(self.secondary.iter().map(|index| (index, index.is_primary)))
+    }
+
     /// The position of the column called `name`.
     #[must_use]
     pub fn column(&self, name: &str) -> Option<usize> {

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use engine::Catalog;
 use model::{
-    RowCheck, RowForeignKey, RowIndex, RowSchema, RowSchemaRef, SequenceRef, TableRef, TypeSpecRef, UserType, ViewRef,
+    Deferral, RowCheck, RowForeignKey, RowIndex, RowSchema, RowSchemaRef, SequenceRef, TableRef, TypeSpecRef, UserType,
+    ViewRef,
 };
 
 use crate::oids::{self, Oid, Part};
@@ -163,6 +164,15 @@ impl<'a> Constraint<'a> {
         }
     }
 
+    /// When it is checked.
+    pub(crate) fn deferral(&self) -> Deferral {
+        match self {
+            Constraint::Unique(index) => index.deferral,
+            Constraint::Check(_) => Deferral::Never,
+            Constraint::Foreign(key) => key.deferral,
+        }
+    }
+
     /// Positions of the columns that it uses.
     pub(crate) fn columns(&self, table: &RowSchema) -> Vec<usize> {
         match self {
@@ -180,7 +190,7 @@ pub(crate) fn indexes(table: &RowSchema) -> impl Iterator<Item = &RowIndex> {
 
 /// Whether the index belongs to the PRIMARY KEY.
 pub(crate) fn is_primary(table: &RowSchema, index: &RowIndex) -> bool {
-    table.primary.as_ref().is_some_and(|primary| primary.id == index.id)
+    table.primary_key().is_some_and(|primary| primary.id == index.id)
 }
 
 fn index_by_id(catalog: &Catalog, id: u32) -> Option<(&RowSchemaRef, &RowIndex)> {

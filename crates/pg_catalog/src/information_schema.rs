@@ -1,8 +1,8 @@
 //! `information_schema` of the SQL standard, with PostgreSQL's columns, for stored tables and the catalog itself.
 
 use model::{
-    ColumnRole, DataType, Identity, OtherType, RowColumn, RowSchema, RowSchemaRef, SequenceSpec, Table, TableName,
-    Type, ViewColumn, ViewRef, ViewSpec,
+    ColumnRole, DataType, Deferral, Identity, OtherType, RowColumn, RowSchema, RowSchemaRef, SequenceSpec, Table,
+    TableName, Type, ViewColumn, ViewRef, ViewSpec,
 };
 use pg::types::oid;
 
@@ -403,8 +403,8 @@ fn row_constraint(facts: &StatementFacts, table: &RowSchema, constraint: Constra
     row.extend(table_head(facts, table));
     row.extend(row! {
         constraint_type: kind,
-        is_deferrable: "NO",
-        initially_deferred: "NO",
+        is_deferrable: if constraint.deferral() == Deferral::Never { "NO" } else { "YES" },
+        initially_deferred: if constraint.deferral() == Deferral::Deferred { "YES" } else { "NO" },
         enforced: "YES",
         nulls_distinct: nulls,
     });

@@ -212,10 +212,10 @@ fn index_row(table: &RowSchema, index: &RowIndex) -> Row {
         indrelid: oids::of_table(table.id, Part::Table),
         indnatts: (index.columns.len() + index.include.len()) as i64,
         indnkeyatts: index.columns.len() as i64,
-        indisunique: index.unique,
+        indisunique: index.is_key(),
         indnullsnotdistinct: index.nulls_not_distinct,
         indisprimary: is_primary(table, index),
-        indimmediate: true,
+        indimmediate: !index.is_deferrable(),
         indisvalid: true,
         indisready: true,
         indislive: true,
@@ -316,8 +316,8 @@ fn constraint_row(facts: &StatementFacts, table: &RowSchema, constraint: Constra
         conname: constraint.name(),
         connamespace: oids::of_schema(&table.name.schema),
         contype: kind,
-        condeferrable: key.is_some_and(|key| key.deferral != Deferral::Never),
-        condeferred: key.is_some_and(|key| key.deferral == Deferral::Deferred),
+        condeferrable: constraint.deferral() != Deferral::Never,
+        condeferred: constraint.deferral() == Deferral::Deferred,
         convalidated: match constraint {
             Constraint::Unique(_) => true,
             Constraint::Check(check) => !check.not_valid,
@@ -601,7 +601,7 @@ pub(crate) fn index_definition(
         (0..index.columns.len()).map(|at| names::expression(facts, &index_key(table, index, at, short))).collect();
     let mut text = format!(
         "CREATE {}INDEX {} ON {}{on} USING {} ({})",
-        if index.unique { "UNIQUE " } else { "" },
+        if index.is_key() { "UNIQUE " } else { "" },
         names::quote_ident(&index.name),
         if table.lineage.key.is_some() { "ONLY " } else { "" },
         if index.hash { "hash" } else { "btree" },
@@ -657,7 +657,8 @@ pub(crate) fn constraint_definition(
         Constraint::Unique(index) => {
             let kind = if is_primary(table, index) { "PRIMARY KEY" } else { "UNIQUE" };
             let nulls = if index.nulls_not_distinct { " NULLS NOT DISTINCT" } else { "" };
-            format!("{kind}{nulls} ({}){}", column_list(table, &index.columns), included(table, index))
+            let (columns, include) = (column_list(table, &index.columns), included(table, index));
+            format!("{kind}{nulls} ({columns}){include}{}", deferral(index.deferral))
         }
         Constraint::Check(check) => {
             let condition = compiled::deparse::condition(&check.condition, table);
@@ -680,16 +681,21 @@ pub(crate) fn constraint_definition(
                 [] => String::new(),
                 some => format!(" ({})", column_list(table, some)),
             };
-            let deferral = match key.deferral {
-                Deferral::Never => "",
-                Deferral::Immediate => " DEFERRABLE",
-                Deferral::Deferred => " DEFERRABLE INITIALLY DEFERRED",
-            };
+            let deferral = deferral(key.deferral);
             let not_valid = if key.not_valid { " NOT VALID" } else { "" };
             format!(
                 "FOREIGN KEY ({own}) REFERENCES {name}({referred}){full}{update}{delete}{some}{deferral}{not_valid}"
             )
         }
+    }
+}
+
+/// SQL syntax of the time at which a constraint is checked.
+fn deferral(deferral: Deferral) -> &'static str {
+    match deferral {
+        Deferral::Never => "",
+        Deferral::Immediate => " DEFERRABLE",
+        Deferral::Deferred => " DEFERRABLE INITIALLY DEFERRED",
     }
 }
 

@@ -727,7 +727,7 @@ pub(crate) fn default_in<'t>(table: &TableName, text: &'t str, catalog: &Catalog
 
 /// Unique indexes of a table; `shown` are the positions of the columns that are not dropped.
 fn unique_indexes(table: &RowSchema, shown: &[usize]) -> Vec<UniqueIndex> {
-    let all = table.primary.iter().chain(table.secondary.iter().filter(|index| index.unique));
+    let all = table.primary.iter().chain(table.secondary.iter().filter(|index| index.is_key()));
     let one = |index: &RowIndex| {
         let hidden = |at: usize| table.columns[at].generated.as_deref().filter(|_| table.columns[at].is_hidden());
         let key = |at: &usize| match hidden(*at) {
@@ -736,7 +736,8 @@ fn unique_indexes(table: &RowSchema, shown: &[usize]) -> Vec<UniqueIndex> {
         };
         let keys = index.columns.iter().map(key).collect::<Option<Vec<_>>>()?;
         let predicate = index.predicate.and_then(hidden).map(Into::into);
-        Some(UniqueIndex { name: index.name.as_str().into(), keys, predicate, is_constraint: index.constraint })
+        let (is_constraint, is_deferrable) = (index.constraint, index.is_deferrable());
+        Some(UniqueIndex { name: index.name.as_str().into(), keys, predicate, is_constraint, is_deferrable })
     };
     all.filter_map(one).collect()
 }

@@ -40,4 +40,4 @@ pub use readers::Readers;
 pub use store::Store;
 pub use table::{Derived, IndexData, RECORDS_MAX, RecordId, Records, Restoring, RowTable, SECONDARY_INDEXES_MAX};
 pub use table_ddl::Recovered;
-pub use txn::{Access, ConstraintModes, Entered, Isolation, Locked, Put, RowChange, Savepoint, Txn, View};
+pub use txn::{Access, ConstraintModes, Entered, Isolation, KeysChecked, Locked, Put, RowChange, Savepoint, Txn, View};

@@ -314,7 +314,7 @@ impl Entries {
             prefix: u64::from_be_bytes(prefix),
             start,
             length: key.len() as u32,
-            is_unique: index.def.unique && !has_null,
+            is_unique: index.def.is_key() && !has_null,
             record: record.0,
         });
         Ok(())

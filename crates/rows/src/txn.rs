@@ -12,6 +12,7 @@
 //!   unless a lock protects that state until the transaction ends.
 
 mod constraints;
+mod deferrable_keys;
 mod hidden;
 mod keys;
 #[cfg(test)]
@@ -36,6 +37,7 @@ use crate::store::{Garbage, Store, TableByAddress};
 use crate::table::{Gate, IndexData, Keys, RECORDS_MAX, RecordId, RowTable};
 
 pub use constraints::{ConstraintModes, RowChange};
+pub use deferrable_keys::KeysChecked;
 pub use visibility::View;
 
 /// Bytes a transaction may add before it updates the store's counter.
@@ -65,6 +67,8 @@ pub struct Txn {
     /// Tables with writes or row locks of this transaction, each once.
     tables: Tables,
     writes: Vec<Write>,
+    /// Number of the first writes whose deferrable keys are known to be unique, and locked.
+    checked: usize,
     locks: Vec<Held>,
     /// Table locks, held until the end.
     entered: Vec<Entry>,
@@ -136,6 +140,8 @@ struct Write {
     rows: i8,
     /// Whether the record was created for this write, with an entry in the primary index.
     created: bool,
+    /// Whether it gave the record a deferrable key, which must be checked before the commit.
+    unchecked: bool,
     /// Bit mask of secondary indexes that got an entry for this write.
     added: u64,
     /// Index entries that are garbage after the commit: position of the secondary index, and the
@@ -195,13 +201,15 @@ pub enum Entered {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Savepoint {
     writes: usize,
+    /// Value of [`Txn::checked`]. Later checks may depend on changes and locks that a rollback takes back.
+    checked: usize,
     locks: usize,
     versions: usize,
 }
 
 impl Savepoint {
     /// The start of the transaction.
-    pub const START: Savepoint = Savepoint { writes: 0, locks: 0, versions: 0 };
+    pub const START: Savepoint = Savepoint { writes: 0, checked: 0, locks: 0, versions: 0 };
 }
 
 /// Result of locking a row.
@@ -266,6 +274,7 @@ impl Txn {
             snapshot: Lsn::ZERO,
             tables: Tables::default(),
             writes: Vec::new(),
+            checked: 0,
             locks: Vec::new(),
             entered: Vec::new(),
             versions: Vec::new(),
@@ -397,11 +406,11 @@ impl Txn {
         Ok(request)
     }
 
-    fn lock_key(&mut self, index: &IndexData, key: &[u8]) -> Result<Request> {
+    fn lock_key(&mut self, index: &IndexData, key: &[u8], policy: WaitPolicy) -> Result<Request> {
         let name = LockName::Key { index: index.def.id, hash: rustc_hash::FxBuildHasher.hash_one(key) };
         let waited = self.cancel_wait_except(name);
         let is_pending = waited.is_some();
-        let locked = self.store.locks.lock(self.id, name, None, LockMode::Update, WaitPolicy::Wait);
+        let locked = self.store.locks.lock(self.id, name, None, LockMode::Update, policy);
         self.keep_wait(waited, &locked);
         let request = locked?;
         self.track_lock(name, LockMode::Update, None, &request, is_pending);
@@ -723,7 +732,7 @@ impl Txn {
         key: &[u8],
         guard: &Guard,
     ) -> Result<Claim> {
-        if let Request::Wait { event, .. } = self.lock_key(index, key)? {
+        if let Request::Wait { event, .. } = self.lock_key(index, key, WaitPolicy::Wait)? {
             return Ok(Claim::Wait(event));
         }
         for record in index.records(key, guard) {
@@ -790,8 +799,10 @@ impl Txn {
             table.records.note_long(&table.layout, row)?;
         }
         let first = !matches!(slot.current(self.id, guard).map(Version::begin), Some(Begin::By(_)));
+        let unchecked = self.note_deferrable_keys(table, before, after)?;
         let number = self.tables.number(table);
-        let mut write = Write { table: number, record, first, rows: 0, created, added: 0, stale: Vec::new() };
+        let mut write =
+            Write { table: number, record, first, rows: 0, created, unchecked, added: 0, stale: Vec::new() };
         for (at, index) in table.secondary.iter().enumerate() {
             if before.key(at) == after.key(at) {
                 continue;
@@ -810,6 +821,9 @@ impl Txn {
         table.records.add_bytes(bytes);
         self.count_bytes(bytes);
         let stale: usize = write.stale.iter().map(|(_, key)| size_of::<(usize, Box<[u8]>)>() + key.len()).sum();
+        if !unchecked && self.checked == self.writes.len() {
+            self.checked += 1;
+        }
         self.writes.push(write);
         self.count_list_bytes(size_of::<Write>() + stale);
         Ok(())
@@ -866,7 +880,7 @@ impl Txn {
         before.make(table, touched, old)?;
         after.make(table, touched, &row)?;
         let changed = (0..table.secondary.len()).filter(|at| before.key(*at) != after.key(*at));
-        let changed = changed.filter(|at| table.secondary[*at].def.unique).fold(0, |bits, at| bits | 1 << at);
+        let changed = changed.filter(|at| table.secondary[*at].def.is_key()).fold(0, |bits, at| bits | 1 << at);
         if changed != 0 {
             if let Request::Wait { event, .. } = self.lock(table, record, LockMode::Update, WaitPolicy::Wait)? {
                 return Ok(Put::Wait(event));
@@ -899,7 +913,8 @@ impl Txn {
     /// Returns the current point in the transaction.
     #[must_use]
     pub fn savepoint(&self) -> Savepoint {
-        Savepoint { writes: self.writes.len(), locks: self.locks.len(), versions: self.versions.len() }
+        let Txn { writes, checked, locks, versions, .. } = self;
+        Savepoint { writes: writes.len(), checked: *checked, locks: locks.len(), versions: versions.len() }
     }
 
     /// Undoes the writes since `savepoint` and keeps the locks, for a statement that waits and runs
@@ -921,6 +936,7 @@ impl Txn {
                 self.count_bytes(-(bytes as i64));
             }
         }
+        self.checked = self.checked.min(savepoint.checked);
         Ok(())
     }
 
@@ -1004,14 +1020,19 @@ impl Txn {
     /// Undoes writes to tables that this transaction dropped or truncated later.
     ///
     /// # Errors
-    /// XX000 (a bug) only.
+    /// XX000 (a bug) only, also for deferrable keys that [`Txn::check_keys`] did not check.
     pub fn prepare(&mut self, guard: &Guard) -> Result<()> {
-        if std::mem::replace(&mut self.prepared, true) {
+        if self.prepared {
             return Ok(());
         }
+        if self.has_unchecked_keys() {
+            return Err(Error::bug("a commit of deferrable keys that were not checked"));
+        }
+        self.prepared = true;
         if !self.versions.is_empty() {
             self.undo_discarded(guard)?;
         }
+        self.checked = self.writes.len();
         let mut garbage = Vec::new();
         let mut writes = std::mem::take(&mut self.writes);
         for write in &mut writes {
@@ -1060,6 +1081,7 @@ impl Txn {
     /// A few stores per record, and one lock for the garbage queue.
     pub fn commit(&mut self, lsn: Lsn, guard: &Guard) {
         assert!(self.prepared, "BUG: commit of a transaction that was not prepared");
+        assert!(self.checked == self.writes.len(), "BUG: commit of keys that were not checked");
         for write in self.writes.iter().filter(|write| write.first) {
             let records = &self.tables.get(write.table).records;
             let record = records.record(write.record).expect("BUG: a prepared record does not exist");

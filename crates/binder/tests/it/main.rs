@@ -99,7 +99,7 @@ fn tables() -> Tables {
         };
         let keys = keys.split('|').map(key).collect();
         let (predicate, is_constraint) = (written(predicate), is_constraint == "t");
-        table.unique.push(UniqueIndex { name: name.into(), keys, predicate, is_constraint });
+        table.unique.push(UniqueIndex { name: name.into(), keys, predicate, is_constraint, is_deferrable: false });
     }
     let tables = tables.into_iter().map(|(name, table)| (name, Arc::new(table))).collect();
     let objects: Option<Arc<dyn Objects>> = Some(Arc::new(Sequences));

@@ -391,7 +391,11 @@ fn act(draft: &mut Draft<'_>, action: &A) -> Result<()> {
         | A::SetCompression { column, .. }
         | A::SetColumnOptions { column, .. }
         | A::ResetColumnOptions { column, .. } => draft.column(column).map(|_| ()),
-        A::ClusterOn(index) | A::ReplicaIdentity(ReplicaIdentity::Index(index)) => has_index(draft, index),
+        A::ClusterOn(index) => has_index(draft, index),
+        A::ReplicaIdentity(ReplicaIdentity::Index(index)) => {
+            has_index(draft, index)?;
+            refuse_deferrable(draft, index)
+        }
         A::ReplicaIdentity(_)
         | A::SetWithoutCluster
         | A::SetWithoutOids
@@ -414,6 +418,15 @@ fn has_index(draft: &Draft<'_>, index: &str) -> Result<()> {
     }
     let text = format!("index \"{index}\" for table \"{}\" does not exist", draft.next.name.table);
     Err(Error::new(SqlState::UNDEFINED_OBJECT, text))
+}
+
+/// Error 0A000 for a deferrable index, which does not identify rows at all times.
+fn refuse_deferrable(draft: &Draft<'_>, index: &str) -> Result<()> {
+    if !draft.next.indexes().any(|(own, _)| own.name == index && own.is_deferrable()) {
+        return Ok(());
+    }
+    let text = format!("cannot use non-immediate index \"{index}\" as replica identity");
+    Err(Error::unsupported(text))
 }
 
 fn drop_column(draft: &mut Draft<'_>, name: &str, if_exists: bool, cascade: bool) -> Result<()> {
@@ -443,7 +456,7 @@ fn refuse_identity(draft: &Draft<'_>, at: usize) -> Result<()> {
 fn drop_not_null(draft: &mut Draft<'_>, name: &str) -> Result<()> {
     let at = draft.column(name)?;
     refuse_identity(draft, at)?;
-    if draft.next.primary.as_ref().is_some_and(|primary| primary.columns.contains(&at)) {
+    if draft.next.primary_key().is_some_and(|primary| primary.columns.contains(&at)) {
         let text = format!("column \"{name}\" is in a primary key");
         return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
     }

@@ -15,7 +15,7 @@ use super::draft::Draft;
 use super::expressions::{self, Default};
 use super::inheritance::type_conflict;
 use super::sequence::Given;
-use super::table_constraints::{NewConstraint, check_types, refuse_deferred};
+use super::table_constraints::{NewConstraint, check_types, deferral};
 use super::table_work::Field;
 use super::{Change, Notice, Object, create, drop, indexes, names, sequence, trigger, types};
 use crate::expr::{Expr, Value};
@@ -269,7 +269,6 @@ impl Draft<'_> {
                 }
                 C::Generated(expr) => generated = Some(expr),
                 C::PrimaryKey { index } => {
-                    refuse_deferred(attributes)?;
                     self.key_parameters(index)?;
                     let (columns, include) = (columns(), index.include.iter().map(ast::Ident::to_string).collect());
                     new_constraints.push(NewConstraint::Key {
@@ -278,10 +277,10 @@ impl Draft<'_> {
                         include,
                         primary: true,
                         nulls_not_distinct: false,
+                        deferral: deferral(attributes),
                     });
                 }
                 C::Unique { nulls_distinct, index } => {
-                    refuse_deferred(attributes)?;
                     self.key_parameters(index)?;
                     let (columns, include) = (columns(), index.include.iter().map(ast::Ident::to_string).collect());
                     new_constraints.push(NewConstraint::Key {
@@ -290,6 +289,7 @@ impl Draft<'_> {
                         include,
                         primary: false,
                         nulls_not_distinct: !nulls_distinct,
+                        deferral: deferral(attributes),
                     });
                 }
                 C::Check { expr, no_inherit } => {

@@ -318,7 +318,7 @@ impl Draft<'_> {
             same == wanted && (own.constraint || !index.constraint) && is_free(own)
         };
         let found = match primary {
-            true => self.next.primary.as_ref().filter(|own| is_it(own)),
+            true => self.next.primary_key().filter(|own| is_it(own)),
             false => self.next.secondary.iter().find(|own| is_it(own)),
         };
         if let Some(own) = found {
@@ -833,8 +833,7 @@ fn follow_keys(old: &RowSchema, new: &RowSchema, child: &mut Draft<'_>, cascade:
             child.drop_key(&own, &format!("index {}", names::quoted(&own.name)), cascade)?;
         }
     }
-    let primary = new.primary.iter().map(|index| (index, true));
-    for (index, primary) in primary.chain(new.secondary.iter().map(|index| (index, false))) {
+    for (index, primary) in new.indexes() {
         if indexes(old).any(|other| other.id == index.id) || child.next.lineage.index_of(index.id).is_some() {
             continue;
         }

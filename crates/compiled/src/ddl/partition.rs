@@ -214,9 +214,7 @@ impl Draft<'_> {
         let default = check_bound(parent, key, &bound, &self.next.name.table, self.catalog, self.session)?;
         self.check_levels(parent)?;
         self.next.lineage.bound = Some(bound.clone());
-        let primary = parent.primary.iter().map(|index| (index, true));
-        let all: Vec<_> = primary.chain(parent.secondary.iter().map(|index| (index, false))).collect();
-        for (index, primary) in all {
+        for (index, primary) in parent.indexes() {
             self.inherit_index(parent, index, primary)?;
         }
         for foreign in &parent.foreign_keys {
@@ -597,7 +595,7 @@ fn is_same_index((table, index): (&RowSchema, &RowIndex), (other, of_other): (&R
         index.columns.iter().chain(&index.include).chain(&index.predicate).map(|at| described(table, *at)).collect()
     };
     let shape = |index: &RowIndex| {
-        let flags = (index.predicate.is_some(), index.unique, index.nulls_not_distinct, index.hash);
+        let flags = (index.predicate.is_some(), index.unique, index.deferral, index.nulls_not_distinct, index.hash);
         (index.columns.len(), index.include.len(), flags)
     };
     shape(index) == shape(of_other) && index.keys == of_other.keys && all(table, index) == all(other, of_other)

@@ -25,12 +25,14 @@ pub(super) enum NewConstraint<'s> {
         include: Vec<String>,
         primary: bool,
         nulls_not_distinct: bool,
+        deferral: Deferral,
     },
     /// ADD … USING INDEX
     UsingIndex {
         name: Option<String>,
         index: String,
         primary: bool,
+        deferral: Deferral,
     },
     Check {
         name: Option<String>,
@@ -52,6 +54,7 @@ pub(super) struct Key {
     include: Vec<usize>,
     primary: bool,
     nulls_not_distinct: bool,
+    deferral: Deferral,
 }
 
 impl Draft<'_> {
@@ -61,18 +64,16 @@ impl Draft<'_> {
         let owned = |columns: &[Ident]| columns.iter().map(Ident::to_string).collect();
         match &constraint.kind {
             TableConstraintKind::PrimaryKey { columns, index } => {
-                refuse_deferred(constraint.attributes)?;
                 self.key_parameters(index)?;
-                let include = owned(&index.include);
-                let columns = owned(columns);
-                Ok(NewConstraint::Key { name, columns, include, primary: true, nulls_not_distinct: false })
+                let (columns, include) = (owned(columns), owned(&index.include));
+                let deferral = deferral(constraint.attributes);
+                Ok(NewConstraint::Key { name, columns, include, primary: true, nulls_not_distinct: false, deferral })
             }
             TableConstraintKind::Unique { nulls_distinct, columns, index } => {
-                refuse_deferred(constraint.attributes)?;
                 self.key_parameters(index)?;
-                let include = owned(&index.include);
-                let columns = owned(columns);
-                Ok(NewConstraint::Key { name, columns, include, primary: false, nulls_not_distinct: !nulls_distinct })
+                let (columns, include) = (owned(columns), owned(&index.include));
+                let (nulls_not_distinct, deferral) = (!nulls_distinct, deferral(constraint.attributes));
+                Ok(NewConstraint::Key { name, columns, include, primary: false, nulls_not_distinct, deferral })
             }
             TableConstraintKind::Check(condition) => {
                 Ok(NewConstraint::Check { name, condition, attributes: constraint.attributes })
@@ -82,9 +83,9 @@ impl Draft<'_> {
                 Ok(NewConstraint::Foreign { name, columns, key: references, attributes })
             }
             TableConstraintKind::PrimaryKeyUsingIndex(index) | TableConstraintKind::UniqueUsingIndex(index) => {
-                refuse_deferred(constraint.attributes)?;
                 let primary = matches!(constraint.kind, TableConstraintKind::PrimaryKeyUsingIndex(_));
-                Ok(NewConstraint::UsingIndex { name, index: index.to_string(), primary })
+                let deferral = deferral(constraint.attributes);
+                Ok(NewConstraint::UsingIndex { name, index: index.to_string(), primary, deferral })
             }
             TableConstraintKind::Exclude(_) => Err(create::unsupported("EXCLUDE")
                 .with_hint("for equal keys use UNIQUE; other exclusions need an index that rows tables do not have")),
@@ -107,13 +108,16 @@ impl Draft<'_> {
         let (mut checks, mut foreign) = (Vec::new(), Vec::new());
         for one in new_constraints {
             match one {
-                NewConstraint::Key { name, columns, include, primary, nulls_not_distinct } => {
+                NewConstraint::Key { name, columns, include, primary, nulls_not_distinct, deferral } => {
                     let mut key = self.key(name, &columns, primary, &keys)?;
                     key.include = self.included(&include)?;
                     key.nulls_not_distinct = nulls_not_distinct;
+                    key.deferral = deferral;
                     keys.push(key);
                 }
-                NewConstraint::UsingIndex { name, index, primary } => self.adopt(name, &index, primary)?,
+                NewConstraint::UsingIndex { name, index, primary, deferral } => {
+                    self.adopt(name, &index, primary, deferral)?;
+                }
                 NewConstraint::Check { name, condition, attributes } => checks.push((name, condition, attributes)),
                 NewConstraint::Foreign { name, columns, key, attributes } => {
                     foreign.push((name, columns, key, attributes));
@@ -141,7 +145,7 @@ impl Draft<'_> {
 
     /// Resolves the columns of a key; `others` are keys of the same statement.
     fn key(&self, name: Option<String>, columns: &[String], primary: bool, others: &[Key]) -> Result<Key> {
-        if primary && (self.next.primary.is_some() || others.iter().any(|key| key.primary)) {
+        if primary && (self.next.primary_key().is_some() || others.iter().any(|key| key.primary)) {
             let text = format!("multiple primary keys for table \"{}\" are not allowed", self.next.name.table);
             return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
         }
@@ -162,7 +166,8 @@ impl Draft<'_> {
             }
             positions.push(at);
         }
-        Ok(Key { name, columns: positions, include: Vec::new(), primary, nulls_not_distinct: false })
+        let deferral = Deferral::Never;
+        Ok(Key { name, columns: positions, include: Vec::new(), primary, nulls_not_distinct: false, deferral })
     }
 
     /// Positions of the columns of INCLUDE.
@@ -177,10 +182,10 @@ impl Draft<'_> {
     }
 
     /// Makes an index that of a constraint.
-    fn adopt(&mut self, name: Option<String>, index: &str, primary: bool) -> Result<()> {
+    fn adopt(&mut self, name: Option<String>, index: &str, primary: bool, deferral: Deferral) -> Result<()> {
         let table = self.next.name.table.clone();
         let wrong = |text: String| Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text));
-        if primary && self.next.primary.is_some() {
+        if primary && self.next.primary_key().is_some() {
             let text = format!("multiple primary keys for table \"{table}\" are not allowed");
             return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
         }
@@ -203,7 +208,11 @@ impl Draft<'_> {
         if found.predicate.is_some() {
             return wrong(format!("\"{index}\" is a partial index")).map_err(|error| error.with_detail(detail));
         }
-        let mut adopted = RowIndex { constraint: true, ..found.clone() };
+        let unique = deferral == Deferral::Never;
+        let mut adopted = RowIndex { constraint: true, unique, deferral, ..found.clone() };
+        if !unique {
+            self.check_deferrable(&adopted)?;
+        }
         if let Some(name) = name.filter(|name| name != index) {
             self.check_relation(&name)?;
             self.check_constraint(&name)?;
@@ -219,9 +228,28 @@ impl Draft<'_> {
         for column in adopted.columns.clone() {
             self.set_not_null(column);
         }
-        // A primary index has entries of another form, and is built anew.
+        // A primary index has entries of another form, and is built anew; a deferrable one too, which is simpler.
         adopted.id = self.catalog.next_id(Object::Index);
         self.add_index(adopted, true)
+    }
+
+    /// Refuses to make an index deferrable on which partitions or foreign keys depend.
+    fn check_deferrable(&self, index: &RowIndex) -> Result<()> {
+        if self.next.lineage.key.is_some() {
+            let text = "ALTER TABLE / ADD CONSTRAINT USING INDEX is not supported on partitioned tables";
+            return Err(Error::unsupported(text));
+        }
+        let mut after = self.next.clone();
+        after.secondary.iter_mut().filter(|other| other.id == index.id).for_each(|other| other.unique = false);
+        let (id, table) = (self.next.id, &self.next.name.table);
+        let is_lost = |schema: &RowSchema| {
+            schema.foreign_keys.iter().any(|key| key.table == id && !has_key(&after, &key.referred))
+        };
+        let others = self.catalog.tables();
+        if is_lost(&self.next) || others.iter().any(|other| other.id != id && is_lost(other)) {
+            return Err(deferrable_referred("unique constraint", table));
+        }
+        Ok(())
     }
 
     fn add_key(&mut self, key: Key) -> Result<()> {
@@ -247,6 +275,7 @@ impl Draft<'_> {
         let mut index = self.new_index(name, key.columns, true, true)?;
         index.include = key.include;
         index.nulls_not_distinct = key.nulls_not_distinct;
+        (index.unique, index.deferral) = (key.deferral == Deferral::Never, key.deferral);
         self.add_index(index, key.primary)
     }
 
@@ -267,7 +296,7 @@ impl Draft<'_> {
     pub(super) fn add_inherited_index(&mut self, index: RowIndex, primary: bool) -> Result<()> {
         let columns = index.columns.clone();
         if primary {
-            if self.next.primary.is_some() {
+            if self.next.primary_key().is_some() {
                 let text = format!("multiple primary keys for table \"{}\" are not allowed", self.next.name.table);
                 return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
             }
@@ -304,9 +333,10 @@ impl Draft<'_> {
         Ok(RowIndex { id, name, columns, unique, constraint, ..RowIndex::default() })
     }
 
-    fn add_index(&mut self, index: RowIndex, primary: bool) -> Result<()> {
+    fn add_index(&mut self, mut index: RowIndex, primary: bool) -> Result<()> {
         self.built.push(index.id);
-        if primary {
+        index.is_primary = primary && index.is_deferrable();
+        if primary && !index.is_primary {
             self.next.primary = Some(index);
             return Ok(());
         }
@@ -407,7 +437,10 @@ impl Draft<'_> {
         let own = referring(columns, &self.next)?;
         let referred: Vec<String> = key.columns.iter().map(Ident::to_string).collect();
         let parent_name = &parent.name.table;
-        let referred = match (referred.is_empty(), &parent.primary) {
+        let referred = match (referred.is_empty(), parent.primary_key()) {
+            (true, Some(primary)) if primary.is_deferrable() => {
+                return Err(deferrable_referred("primary key", parent_name));
+            }
             (true, Some(primary)) => primary.columns.clone(),
             (true, None) => {
                 let text = format!("there is no primary key for referenced table \"{parent_name}\"");
@@ -420,6 +453,9 @@ impl Draft<'_> {
             return Err(Error::new(SqlState::INVALID_FOREIGN_KEY, text));
         }
         if !has_key(&parent, &referred) {
+            if indexes(&parent).any(|index| index.is_deferrable() && is_over(index, &referred)) {
+                return Err(deferrable_referred("unique constraint", parent_name));
+            }
             let text =
                 format!("there is no unique constraint matching given keys for referenced table \"{parent_name}\"");
             return Err(Error::new(SqlState::INVALID_FOREIGN_KEY, text));
@@ -657,12 +693,12 @@ fn without_keys(table: &RowSchema, gone: &[String]) -> RowSchema {
     next
 }
 
-/// Merges keys over the same columns; a primary key wins, and the first given name is kept. Source: PostgreSQL's
-/// `transformIndexConstraints`.
+/// Merges keys over the same columns that are checked at the same time; a primary key wins, and the first given name is
+/// kept. Source: PostgreSQL's `transformIndexConstraints`.
 fn distinct(keys: Vec<Key>) -> Vec<Key> {
     let mut kept: Vec<Key> = Vec::with_capacity(keys.len());
     for key in keys {
-        match kept.iter_mut().find(|other| other.columns == key.columns) {
+        match kept.iter_mut().find(|other| other.columns == key.columns && other.deferral == key.deferral) {
             Some(other) => other.name = other.name.take().or(key.name),
             None => kept.push(key),
         }
@@ -677,10 +713,18 @@ pub(super) fn has_same_columns(one: &RowIndex, other: &RowIndex) -> bool {
 
 /// Whether there is a unique key of exactly these columns.
 fn has_key(table: &RowSchema, columns: &[usize]) -> bool {
-    let same = |index: &RowIndex| {
-        index.columns.len() == columns.len() && index.columns.iter().all(|column| columns.contains(column))
-    };
-    indexes(table).any(|index| index.unique && index.predicate.is_none() && same(index))
+    indexes(table).any(|index| index.unique && index.predicate.is_none() && is_over(index, columns))
+}
+
+/// Whether the keys of an index are exactly these columns.
+fn is_over(index: &RowIndex, columns: &[usize]) -> bool {
+    index.columns.len() == columns.len() && index.columns.iter().all(|column| columns.contains(column))
+}
+
+/// Error 55000 for a foreign key that would reference a deferrable key. `what`: the kind of the key.
+fn deferrable_referred(what: &str, table: &str) -> Error {
+    let text = format!("cannot use a deferrable {what} for referenced table \"{table}\"");
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text)
 }
 
 /// Resolves the columns of a foreign key, on either side.
@@ -758,21 +802,10 @@ fn action(action: &KeyAction) -> Referential {
     }
 }
 
-fn deferral(attributes: ConstraintAttributes) -> Deferral {
+pub(super) fn deferral(attributes: ConstraintAttributes) -> Deferral {
     match (attributes.deferrable, attributes.initially_deferred) {
         (_, Some(true)) => Deferral::Deferred,
         (Some(true), _) => Deferral::Immediate,
         _ => Deferral::Never,
     }
-}
-
-/// Keys are unique at all times: only foreign keys can be deferred.
-pub(super) fn refuse_deferred(attributes: ConstraintAttributes) -> Result<()> {
-    if attributes.deferrable == Some(true) || attributes.initially_deferred == Some(true) {
-        return Err(Error::unsupported(
-            "deferrable PRIMARY KEY and UNIQUE constraints are not supported on rows tables",
-        )
-        .with_hint("leave DEFERRABLE out: keys are unique at all times; only foreign keys can be deferred"));
-    }
-    Ok(())
 }

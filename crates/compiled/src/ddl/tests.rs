@@ -179,8 +179,12 @@ impl Db {
         let mut indexes: Vec<_> = indexes(table).collect();
         indexes.sort_by(|a, b| a.name.cmp(&b.name));
         for index in indexes {
-            let kind = match table.primary.as_ref().is_some_and(|primary| primary.id == index.id) {
+            let kind = match table.primary_key().is_some_and(|primary| primary.id == index.id) {
+                true if index.deferral == model::Deferral::Deferred => "deferred primary",
+                true if index.is_deferrable() => "deferrable primary",
                 true => "primary",
+                false if index.deferral == model::Deferral::Deferred => "deferred unique",
+                false if index.is_deferrable() => "deferrable unique",
                 false if index.constraint => "unique",
                 false if index.unique => "unique index",
                 false => "index",
@@ -575,14 +579,6 @@ fn unsupported_features_are_named_in_the_error() {
         ("create table x (a tsvector[])", "type tsvector[] is not supported on rows tables"),
         ("create table x (a text collate \"de_DE\")", "collation \"de_DE\" is not supported on rows tables"),
         (
-            "create table x (a int primary key deferrable)",
-            "deferrable PRIMARY KEY and UNIQUE constraints are not supported on rows tables",
-        ),
-        (
-            "create table x (a int unique deferrable initially deferred)",
-            "deferrable PRIMARY KEY and UNIQUE constraints are not supported on rows tables",
-        ),
-        (
             "create table x (a timestamptz check (a < clock_timestamp()))",
             "check constraint a < clock_timestamp() is not supported on rows tables",
         ),
@@ -684,6 +680,82 @@ fn syntax_of_other_products_is_accepted_with_a_notice() {
     }
     let sequence = db.sequences().into_iter().find(|sequence| sequence.name.table == "x_a_seq").unwrap();
     assert_eq!(db.line(&sequence), "= sequence x_a_seq: integer start 5 increment 2 min 1 max 9 cache 3 owned by x.a");
+}
+
+#[test]
+fn keys_are_deferrable_as_in_postgresql() {
+    let cases: [(&str, &str, &[&str]); 12] = [
+        (
+            "",
+            "create table x (a int primary key deferrable)",
+            &["= table x: a integer not null", "= deferrable primary x_pkey: a"],
+        ),
+        (
+            "",
+            "create table x (a int, unique (a) deferrable initially deferred, unique (a))",
+            &["= table x: a integer", "= deferred unique x_a_key: a", "= unique x_a_key1: a"],
+        ),
+        (
+            "",
+            "create table x (a int unique initially deferred, primary key (a) initially deferred)",
+            &["= table x: a integer not null", "= deferred primary x_pkey: a"],
+        ),
+        (
+            "",
+            "create table x (a int primary key deferrable, b int, primary key (b))",
+            &["error 42P16 multiple primary keys for table \"x\" are not allowed"],
+        ),
+        (
+            "create table x (a int primary key deferrable)",
+            "create table y (a int references x)",
+            &["error 55000 cannot use a deferrable primary key for referenced table \"x\""],
+        ),
+        (
+            "create table x (a int, b int unique deferrable)",
+            "create table y (a int references x (b))",
+            &["error 55000 cannot use a deferrable unique constraint for referenced table \"x\""],
+        ),
+        (
+            "create table x (a int primary key deferrable)",
+            "alter table x alter a drop not null",
+            &["error 42P16 column \"a\" is in a primary key"],
+        ),
+        (
+            "create table x (a int primary key deferrable)",
+            "alter table x replica identity using index x_pkey",
+            &["error 0A000 cannot use non-immediate index \"x_pkey\" as replica identity"],
+        ),
+        (
+            "create table x (a int primary key deferrable)",
+            "alter table x alter constraint x_pkey not deferrable",
+            &["error 42809 constraint \"x_pkey\" of relation \"x\" is not a foreign key constraint"],
+        ),
+        (
+            "create table x (a int); create unique index i on x (a)",
+            "alter table x add constraint i primary key using index i deferrable",
+            &[],
+        ),
+        (
+            "create table x (a int); create unique index i on x (a); create table y (a int references x (a))",
+            "alter table x add constraint i unique using index i deferrable",
+            &["error 55000 cannot use a deferrable unique constraint for referenced table \"x\""],
+        ),
+        ("create table x (a int primary key deferrable)", "alter table x drop constraint x_pkey", &[]),
+    ];
+    for (before, sql, expected) in cases {
+        let db = Db::default();
+        before.split(';').filter(|sql| !sql.trim().is_empty()).for_each(|sql| db.ok(sql));
+        let (mut lines, _) = db.run(sql);
+        if sql.starts_with("create table x") && lines.is_empty() {
+            lines = db.tables().iter().flat_map(|table| db.lines(table)).collect();
+        }
+        assert_eq!(lines, expected, "{sql}");
+    }
+    let db = Db::default();
+    db.ok("create table p (a int, primary key (a) deferrable) partition by list (a)");
+    db.ok("create table p1 partition of p for values in (1)");
+    let partition = db.tables().into_iter().find(|table| table.name.table == "p1").unwrap();
+    assert_eq!(db.lines(&partition)[1], "= deferrable primary p1_pkey: a");
 }
 
 /// DEFERRABLE and its like belong to the constraint before them.

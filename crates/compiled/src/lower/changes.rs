@@ -576,9 +576,12 @@ fn columns_read(query: &Rel, values: &[(u32, Bound)]) -> Lower<Vec<u32>> {
 }
 
 /// The index of an arbiter. All of them have the same keys: one of all rows decides, if there is one, because a partial
-/// one decides about some rows only.
+/// one decides about some rows only. A deferrable one decides nothing, and refuses all rows.
 fn arbiter(indexes: &[usize], bound: &Table, table: &RowTable) -> Lower<Arbiter> {
     let mut all = indexes.iter().filter_map(|at| bound.unique.get(*at));
+    if let Some(deferrable) = all.clone().find(|index| index.is_deferrable) {
+        return Ok(Arbiter::Deferrable(deferrable.name.to_string()));
+    }
     let whole = all.clone().find(|index| index.predicate.is_none());
     let name = whole.or_else(|| all.next()).map(|index| &*index.name);
     let found = dml::uniques(table).find(|(_, def)| Some(def.name.as_str()) == name);

@@ -3,6 +3,7 @@
 mod arrays;
 mod change_plans;
 mod changes;
+mod deferrable;
 mod expression_indexes;
 mod expressions;
 mod golden;

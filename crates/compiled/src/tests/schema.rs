@@ -78,13 +78,14 @@ impl binder::Schema for Schema<'_> {
         let key = table.schema.primary.as_ref().map(|key| {
             key.columns.iter().filter_map(|at| shown.iter().position(|shown| shown == at)).collect::<Vec<_>>()
         });
-        let indexes = table.schema.primary.iter().chain(table.schema.secondary.iter().filter(|index| index.unique));
+        let indexes = table.schema.primary.iter().chain(table.schema.secondary.iter().filter(|index| index.is_key()));
         let place = |at: &usize| IndexKey::Column(shown.iter().position(|shown| shown == at).unwrap());
         let unique = indexes.map(|index| UniqueIndex {
             name: index.name.as_str().into(),
             keys: index.columns.iter().map(place).collect(),
             predicate: None,
             is_constraint: index.constraint,
+            is_deferrable: index.is_deferrable(),
         });
         Ok(Some(Arc::new(Table {
             oid: oid(table.id().0),

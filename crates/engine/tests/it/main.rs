@@ -1,6 +1,7 @@
 //! The engine through its public API, on a real directory. Faults are tested by crate `sim`.
 
 mod constraints;
+mod deferrable_keys;
 mod directory;
 mod histories;
 mod history;

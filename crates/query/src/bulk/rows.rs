@@ -38,6 +38,8 @@ pub(crate) struct BulkRows {
     encoder: Encoder,
     /// Rows whose foreign key has no referenced row yet.
     dangling: Vec<(RecordId, Box<[u8]>)>,
+    /// Number of writes of the transaction before the ingest.
+    before: usize,
     /// Rows inserted so far.
     rows: usize,
 }
@@ -74,7 +76,8 @@ impl BulkRows {
         enter_partitions(session, &load).await?;
         let triggers = load.statement_triggers();
         computing(Box::pin(fire_statement(session, &triggers, TriggerTiming::Before))).await?;
-        Ok(Some(BulkRows { load, types, names, forms, encoder, dangling: Vec::new(), rows: 0 }))
+        let before = session.rows_txn()?.changes_len();
+        Ok(Some(BulkRows { load, types, names, forms, encoder, dangling: Vec::new(), before, rows: 0 }))
     }
 
     /// Inserts the rows of a batch.
@@ -91,10 +94,10 @@ impl BulkRows {
         Ok(())
     }
 
-    /// Ends the ingest and checks the outstanding foreign keys.
+    /// Ends the ingest and checks the outstanding foreign keys, and deferrable keys.
     pub(crate) async fn finish(self, session: &mut Session) -> Result<()> {
         let clocks = clocks_of(session, &self.load, &mut None);
-        settled(session, &self.load, &clocks, &self.dangling).await?;
+        settled(session, &self.load, &clocks, &self.dangling, self.before).await?;
         let triggers = self.load.statement_triggers();
         computing(Box::pin(fire_statement(session, &triggers, TriggerTiming::After))).await?;
         session.end_rows_statement();

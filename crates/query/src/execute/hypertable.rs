@@ -398,6 +398,10 @@ pub(super) fn check(check: &model::RowCheck) -> String {
 fn key(table: &RowTable, time: usize) -> Result<Option<Vec<String>>> {
     let schema = &table.schema;
     let mut found: Option<Vec<usize>> = None;
+    if let Some(index) = schema.secondary.iter().find(|index| index.is_deferrable()) {
+        let text = format!("constraint \"{}\" is deferrable", index.name);
+        return Err(Error::unsupported(text).with_hint("drop it: the key of a columns table is unique at all times"));
+    }
     for index in schema.primary.iter().chain(schema.secondary.iter().filter(|index| index.unique)) {
         if !index.columns.contains(&time) {
             let column = &schema.columns[time].name;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use engine::Catalog;
 use model::limits::COLUMNS_PER_TABLE_MAX;
-use model::{Error, Identity, Result, RowSchema, SequenceOwner, SqlState, TableName, Type, user_types};
+use model::{Deferral, Error, Identity, Result, RowSchema, SequenceOwner, SqlState, TableName, Type, user_types};
 use parser::ast::{CreateTable, LikeClause, LikeOption, Statement, TableElement};
 use parser::print::quoted_name;
 
@@ -148,12 +148,12 @@ impl<'a> Source<'a> {
             elements.extend(rows.checks.iter().map(check));
         }
         if self.includes(LikeOption::Indexes) {
-            let primary = rows.primary.iter().map(|key| format!("PRIMARY KEY ({})", column_list(rows, &key.columns)));
-            let unique = rows.secondary.iter().filter(|index| index.constraint);
-            let unique = unique.map(|index| {
-                format!("UNIQUE{} ({}){}", nulls(index), column_list(rows, &index.columns), included(rows, index))
-            });
-            elements.extend(primary.chain(unique));
+            let keys = rows.indexes().filter(|(index, _)| index.constraint);
+            elements.extend(keys.map(|(index, is_primary)| {
+                let kind = if is_primary { "PRIMARY KEY" } else { "UNIQUE" };
+                let (columns, include) = (column_list(rows, &index.columns), included(rows, index));
+                format!("{kind}{} ({columns}){include}{}", nulls(index), deferral(index))
+            }));
         }
         elements
     }
@@ -196,6 +196,14 @@ fn key(rows: &RowSchema, index: &model::RowIndex, at: usize) -> String {
 
 fn nulls(index: &model::RowIndex) -> &'static str {
     if index.nulls_not_distinct { " NULLS NOT DISTINCT" } else { "" }
+}
+
+fn deferral(index: &model::RowIndex) -> &'static str {
+    match index.deferral {
+        Deferral::Never => "",
+        Deferral::Immediate => " DEFERRABLE",
+        Deferral::Deferred => " DEFERRABLE INITIALLY DEFERRED",
+    }
 }
 
 /// INCLUDE of an index, if it has any columns.

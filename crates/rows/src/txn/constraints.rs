@@ -21,6 +21,16 @@ pub struct ConstraintModes {
     named: Vec<(TableId, String, bool)>,
 }
 
+impl ConstraintModes {
+    /// See [`Txn::is_deferred`].
+    #[must_use]
+    pub fn is_deferred(&self, table: TableId, constraint: &str, initially: bool) -> bool {
+        let ConstraintModes { all, named } = self;
+        let own = named.iter().find(|(id, name, _)| *id == table && name == constraint).map(|(.., deferred)| *deferred);
+        own.or(*all).unwrap_or(initially)
+    }
+}
+
 /// The rows of a record before and after a transaction; `None` where there is none.
 pub type RowChange<'g> = (Option<&'g [u8]>, Option<&'g [u8]>);
 
@@ -40,9 +50,7 @@ impl Txn {
     /// Whether a deferrable constraint is checked at the end. `initially`: its mode unless SET CONSTRAINTS changed it.
     #[must_use]
     pub fn is_deferred(&self, table: TableId, constraint: &str, initially: bool) -> bool {
-        let ConstraintModes { all, named, .. } = &self.constraints;
-        let own = named.iter().find(|(id, name, _)| *id == table && name == constraint).map(|(.., deferred)| *deferred);
-        own.or(*all).unwrap_or(initially)
+        self.constraints.is_deferred(table, constraint, initially)
     }
 
     /// The modes of constraints, for a savepoint.
@@ -66,7 +74,7 @@ impl Txn {
     /// Whether a check was left to the end.
     #[must_use]
     pub fn has_postponed(&self) -> bool {
-        !self.postponed.is_empty()
+        !self.postponed.is_empty() || self.has_unchecked_keys()
     }
 
     /// Whether the check of a changed row of this table may have been left to the end.

@@ -1,5 +1,6 @@
 //! Tests of transactions: pairs of concurrent transactions, and random histories against a map.
 
+mod deferrable;
 #[cfg(shuttle)]
 mod modelled;
 mod partial;

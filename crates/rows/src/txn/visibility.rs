@@ -246,7 +246,7 @@ impl Txn {
         let newest = table.records.record(write.record)?.newest(guard);
         let Some(row) = newest.and_then(Version::row) else { return Ok(()) };
         let mut key = Vec::new();
-        for index in table.primary.iter().chain(&table.secondary).filter(|index| index.def.unique) {
+        for index in table.primary.iter().chain(&table.secondary).filter(|index| index.def.is_key()) {
             key.clear();
             if !index.key_of(&table.layout, row, &mut key)? {
                 reads.note_key(table, index, &key);

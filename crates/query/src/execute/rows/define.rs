@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use ::rows::{Access, Entered, IndexData, RecordId, RowTable};
+use ::rows::{Access, Entered, IndexData, KeysChecked, RecordId, RowTable};
 use compiled::{Change, Definition, Notice, Object, StatementTrigger, Work, statement_triggers};
 use engine::{Altered, Event, RowData, SequenceState, Snapshot};
 use model::{
-    Datum, Deferral, Error, Result, RowForeignKey, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec, SqlState,
-    TableId, TableName, TableRef, TriggerEvent, TriggerTiming, TypeSpecRef, ViewRef,
+    Datum, Deferral, Error, Result, RowForeignKey, RowIndex, RowSchema, RowSchemaRef, SequenceRef, SequenceSpec,
+    SqlState, TableId, TableName, TableRef, TriggerEvent, TriggerTiming, TypeSpecRef, ViewRef,
 };
 use parser::ast::{DropBehavior, Name, ObjectKind, ObjectName, Persistence, Statement, Truncate};
 
@@ -273,18 +273,21 @@ fn check_postponed(session: &mut Session, definition: &Definition) -> Result<()>
 /// Error 55006 for a table with a changed row that a deferred constraint is still to check.
 fn refuse_postponed(session: &mut Session, id: TableId, tag: &str) -> Result<()> {
     let Some(txn) = session.block.as_mut().and_then(|block| block.txn.as_mut()) else { return Ok(()) };
-    if txn.is_empty() || !txn.rows().has_postponed_of(id) {
+    if txn.is_empty() || !txn.rows().has_postponed_of(id) && !txn.rows().has_unchecked_keys_of(id) {
         return Ok(());
     }
     let snapshot = session.newest();
     let txn = session.rows_txn()?;
+    // Keys that are unique now need no further check.
+    let is_of = |table: &RowTable, _: &RowIndex| table.id() == id;
+    let is_unique = matches!(txn.check_keys(0, &is_of, &crossbeam_epoch::pin())?, KeysChecked::Unique);
     let is_pending = |table: &RowSchemaRef, key: &RowForeignKey| {
         (table.id == id || key.table == id)
             && key.deferral != Deferral::Never
             && txn.is_deferred(table.id, &key.name, key.deferral == Deferral::Deferred)
     };
     let mut tables = snapshot.catalog().row_tables();
-    if !tables.any(|table| table.foreign_keys.iter().any(|key| is_pending(table, key))) {
+    if is_unique && !tables.any(|table| table.foreign_keys.iter().any(|key| is_pending(table, key))) {
         return Ok(());
     }
     let name = snapshot.catalog().row_table_by_id(id).map_or("", |table| table.name.table.as_str());
@@ -613,6 +616,7 @@ fn alter(session: &mut Session, next: &RowSchema, work: &[Work], clocks: &Clocks
         Altered::Wait(event) => return Ok(Some(event)),
     };
     comment::keep(session, &before, next)?;
+    let written = session.writer()?.rows().changes_len();
     for row in rewritten.into_iter().flatten() {
         let guard = crossbeam_epoch::pin();
         match session.writer()?.rows().insert(&table, row, &guard)? {
@@ -620,6 +624,12 @@ fn alter(session: &mut Session, next: &RowSchema, work: &[Work], clocks: &Clocks
             ::rows::Put::Duplicate { index, .. } => return Err(twice(&table, index)),
             ::rows::Put::Wait(event) => return Ok(Some(event)),
         }
+    }
+    // A rewrite makes the indexes anew, and a deferred constraint has no duplicates then.
+    match session.writer()?.rows().check_keys(written, &|_, _| true, &crossbeam_epoch::pin())? {
+        KeysChecked::Unique => {}
+        KeysChecked::Duplicate { table, index, .. } => return Err(twice(&table, Some(index))),
+        KeysChecked::Wait(event) => return Ok(Some(event)),
     }
     for one in work.iter().filter(|one| !(is_rewritten && matches!(one, Work::Partition(_)))) {
         if let Work::ForeignKey(key) = one

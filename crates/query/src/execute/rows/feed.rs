@@ -69,6 +69,7 @@ pub(crate) async fn feed(
     let types: Vec<ResultType> = load.columns().iter().map(ResultType::of).collect();
     let mut rows = Rows::batches(plan.columns.as_deref(), &types, &session.settings.time_zone());
     let part_rows = if at_once { usize::MAX } else { PART_ROWS };
+    let before = session.rows_txn()?.changes_len();
     let (mut count, mut dangling) = (0, Vec::new());
     while let Some(read) = source.rows(session, part_rows).await? {
         let part = put(session, &load, &read, (&types, &clocks, &known), &mut rows)
@@ -79,7 +80,7 @@ pub(crate) async fn feed(
         // Yield to other tasks between two parts.
         tokio::task::yield_now().await;
     }
-    super::load::settled(session, &load, &clocks, &dangling).await.map_err(|error| locate(error, parsed))?;
+    super::load::settled(session, &load, &clocks, &dangling, before).await.map_err(|error| locate(error, parsed))?;
     routine::trigger::fire_statement(session, &triggers, TriggerTiming::After).await?;
     let seen = session.end_rows_statement();
     if plan.columns.is_some() {

@@ -36,6 +36,8 @@ pub(crate) struct Loading {
     binary: bool,
     /// Rows whose foreign key has no referenced row yet.
     dangling: Vec<(RecordId, Box<[u8]>)>,
+    /// Number of writes of the transaction before the load.
+    before: usize,
     /// Values of the functions of users that the buffered rows need.
     known: Option<Arc<KnownCalls>>,
 }
@@ -61,7 +63,8 @@ impl Loading {
         let binary = options.format == ingest::copy::Format::Binary;
         let names = places.iter().map(|at| table.schema.columns[*at].name.clone()).collect();
         let decoder = TupleDecoder::new(table.schema.name.table.clone(), names, options)?;
-        Ok(Some(Loading { decoder, load, binary, dangling: Vec::new(), known: None }))
+        let before = session.rows_txn()?.changes_len();
+        Ok(Some(Loading { decoder, load, binary, dangling: Vec::new(), before, known: None }))
     }
 
     /// Inserts the buffered rows into the table.
@@ -131,7 +134,7 @@ impl CopyTarget for Loading {
         self.decoder.finish()?;
         self.put(session).await?;
         let clocks = clocks_of(session, &self.load, &mut None);
-        settled(session, &self.load, &clocks, &self.dangling).await?;
+        settled(session, &self.load, &clocks, &self.dangling, self.before).await?;
         let triggers = self.load.statement_triggers();
         computing(Box::pin(routine::trigger::fire_statement(session, &triggers, TriggerTiming::After))).await?;
         session.end_rows_statement();
@@ -163,12 +166,15 @@ pub(crate) fn clocks_of(session: &mut Session, load: &Load, known: &mut Option<A
     Clocks::with_calls(session, &context, known)
 }
 
-/// Checks the rows without a referenced row again, now that all rows are inserted.
+/// Checks the rows without a referenced row again, now that all rows are inserted, and deferrable keys.
+///
+/// - `before`: number of writes of the transaction before the load.
 pub(crate) async fn settled(
     session: &mut Session,
     load: &Load,
     clocks: &Clocks,
     dangling: &[(RecordId, Box<[u8]>)],
+    before: usize,
 ) -> Result<()> {
     while !dangling.is_empty() {
         session.newest();
@@ -183,7 +189,18 @@ pub(crate) async fn settled(
             Err(event) => wait(&event, session.settings.lock_timeout()).await?,
         }
     }
-    Ok(())
+    loop {
+        let looked = within(
+            session,
+            clocks,
+            |looked: &Result<_>| looked.is_ok(),
+            |txn, given, guard| compiled::check_keys(txn, before, given.zone, guard),
+        )?;
+        match looked? {
+            Ok(()) => return Ok(()),
+            Err(event) => wait(&event, session.settings.lock_timeout()).await?,
+        }
+    }
 }
 
 /// Decoded rows of the stream.
