@@ -106,31 +106,55 @@ impl<'t> Rest<'t> {
     }
 
     fn skip_string(&mut self) {
-        self.at += 1;
-        while let Some(byte) = self.byte() {
-            self.at += if byte == b'\\' { 2 } else { 1 };
-            if byte == b'"' {
-                return;
-            }
-        }
+        self.at = after_string(self.text.as_bytes(), self.at);
     }
 
     fn skip_container(&mut self) {
-        let mut depth = 0_usize;
-        while let Some(byte) = self.byte() {
+        let bytes = self.text.as_bytes();
+        let (mut at, mut depth) = (self.at, 0_usize);
+        while let Some(byte) = bytes.get(at) {
+            if !IS_MARK[usize::from(*byte)] {
+                at += 1;
+                continue;
+            }
             match byte {
                 b'"' => {
-                    self.skip_string();
+                    at = after_string(bytes, at);
                     continue;
                 }
                 b'[' | b'{' => depth += 1,
-                b']' | b'}' => depth = depth.saturating_sub(1),
-                _ => {}
+                _ => depth = depth.saturating_sub(1),
             }
-            self.at += 1;
+            at += 1;
             if depth == 0 {
-                return;
+                break;
             }
         }
+        self.at = at;
     }
+}
+
+/// Whether a byte begins or ends a string or a container.
+const IS_MARK: [bool; 256] = {
+    let mut marks = [false; 256];
+    let mut at = 0;
+    while at < MARKS.len() {
+        marks[MARKS[at] as usize] = true;
+        at += 1;
+    }
+    marks
+};
+const MARKS: &[u8] = b"\"[]{}";
+
+/// The place behind the string that begins at a place.
+fn after_string(bytes: &[u8], from: usize) -> usize {
+    let mut at = from + 1;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    at
 }
