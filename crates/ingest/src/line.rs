@@ -34,7 +34,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_select::take::take;
 use engine::{Batch, Catalog, ColumnSpec, KeyList, Op, Ops, Rows, TableSpec, Txn};
-use model::{ColumnId, Error, Result, SqlState, Table, TableName, TableRef};
+use model::{ColumnId, ColumnRole, DataType, Error, KeyRef, Result, SqlState, Table, TableName, TableRef, key};
 
 use self::table::TableBuilder;
 use crate::{Inputs, number};
@@ -300,10 +300,46 @@ impl TableWrite {
             *array = take(array, &of, None).map_err(Error::bug)?;
             points += before - (array.len() - array.null_count());
         }
-        self.series = kept.iter().map(|row| self.series[*row as usize]).collect();
+        let mut keys = KeyList::default();
+        self.series = kept.iter().map(|row| keys.intern(self.keys.get(self.series[*row as usize]))).collect();
+        self.keys = keys;
         self.times = kept.iter().map(|row| self.times[*row as usize]).collect();
         self.starts = kept.iter().map(|row| self.starts[*row as usize]).collect();
+        self.remove_unused_columns()?;
         Ok(points as u64)
+    }
+
+    /// Removes the new columns of which no row has a value. A tag stays if one behind it does: keys have the values by place.
+    fn remove_unused_columns(&mut self) -> Result<()> {
+        let is_unused = |name: &str| {
+            let mut found = self.columns.iter().filter(|(own, id, _)| id.is_none() && own == name);
+            found.all(|(_, _, array)| array.null_count() == array.len())
+        };
+        let is_field = |column: &ColumnSpec| column.role == ColumnRole::Field;
+        let unused: Vec<String> = self
+            .new_columns
+            .iter()
+            .filter(|column| is_field(column) && is_unused(&column.name))
+            .map(|column| column.name.clone())
+            .collect();
+        self.columns.retain(|(name, id, _)| id.is_some() || !unused.contains(name));
+        self.new_columns.retain(|column| !is_field(column) || !unused.contains(&column.name));
+        let old = self.table.iter().flat_map(|table| table.key_columns()).map(|column| column.ty);
+        let new = self.new_columns.iter().filter(|column| !is_field(column)).map(|column| column.ty);
+        let (mut types, new_count) = (old.collect::<Vec<DataType>>(), new.clone().count());
+        types.extend(new);
+        for _ in 0..new_count {
+            let last = types.len() - 1;
+            for key in self.keys.iter() {
+                if key::value_at(key, &types, last)? != KeyRef::Null {
+                    return Ok(());
+                }
+            }
+            types.pop();
+            let at = self.new_columns.iter().rposition(|column| !is_field(column));
+            at.map(|at| self.new_columns.remove(at));
+        }
+        Ok(())
     }
 
     /// The rows as a batch for `table`, which must have all columns.

@@ -54,7 +54,7 @@ fn column(text: &str) -> ColumnSpec {
 
 #[test]
 fn a_value_of_a_declared_type_is_read_by_its_input_function() {
-    let mut catalog = catalog(&[("t", true, "time Timestamp time,d Int32 field")]);
+    let mut catalog = catalog(&[("t", true, "time timestamp! time,d Int32 field")]);
     let mut table = model::Table::clone(catalog.table(&TableName::public("t")).unwrap());
     let (id, declared) = (table.column("d").unwrap().id, Some(DeclaredType { oid: Type::Date.oid(), typmod: -1 }));
     table.rules = std::sync::Arc::new(TableRules {
@@ -66,6 +66,29 @@ fn a_value_of_a_declared_type_is_read_by_its_input_function() {
     assert_eq!(rows(&parsed), ["t{} d=7 @1", "t{} d=-1 @4"]);
     let states: Vec<&str> = parsed.errors.iter().map(|error| error.error.state().0).collect();
     assert_eq!(states, ["22P02", "42804"]);
+}
+
+#[test]
+fn refused_rows_add_no_columns_and_no_series() {
+    let mut table = model::Table::clone(
+        catalog(&[("t", true, "time timestamp! time,a Text key,d Int32 field")])
+            .table(&TableName::public("t"))
+            .unwrap(),
+    );
+    let (id, declared) = (table.column("d").unwrap().id, Some(DeclaredType { oid: Type::Date.oid(), typmod: -1 }));
+    let columns = vec![ColumnRule { id, default: None, declared }];
+    table.rules = std::sync::Arc::new(TableRules { columns, checks: Vec::new() });
+    let catalog = Catalog::default().with_table(TableRef::new(table)).unwrap();
+    let body = b"t,a=x,b=1 d=\"1\",e=1 1\nt,a=y,c=1 d=\"2\",f=1 2\nt,a=z d=\"3\" 3";
+    for (refused, names) in [(vec![0, 1], ""), (vec![0], "b c f"), (vec![1], "b e")] {
+        let mut parsed = parse(&catalog, &request(body)).unwrap();
+        let rows = refused.iter().map(|row| (*row, Error::bug("refused"))).collect();
+        parsed.refuse_rows(0, rows, body).unwrap();
+        let write = &parsed.tables[0];
+        let new: Vec<&str> = write.new_columns.iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(new.join(" "), names, "{refused:?}");
+        assert_eq!(write.identity().0.iter().count(), 3 - refused.len());
+    }
 }
 
 /// Rows as text: `table{key=value} field=value @time`, without absent values.
