@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use catalog::TypeId;
-use model::{Datum, Error, Result, SqlState};
+use model::{Datum, Error, Result, SqlState, user_types};
 use parser::plpgsql::{
     Block, Condition, Declaration, DeclarationKind, Fragment, Into, Statement, StatementKind as S, Target, TypeKind,
     TypeText,
@@ -98,6 +98,11 @@ impl Run {
                         declaration.name
                     );
                     return Err(Error::new(SqlState("22004"), text));
+                } else if let Kind::Value(ty, _) = self.slots[slot].kind
+                    && user_types::is_domain(ty.0)
+                {
+                    // The domain may refuse NULL.
+                    self.assign_slot(session, slot, Value::NULL, TypeId::UNKNOWN)?;
                 }
                 self.slots[slot].constant = *constant;
             }
