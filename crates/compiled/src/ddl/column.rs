@@ -181,7 +181,7 @@ impl Draft<'_> {
             Default::Next(sequence) => {
                 self.filled.insert(at, Field::Next(sequence.id));
             }
-            Default::Value(value) if calls_only_next(&value) => {
+            Default::Value(value) if differs_by_row(&value) => {
                 self.filled.insert(at, Field::Numbered(value));
             }
             Default::Value(value) => {
@@ -722,15 +722,14 @@ fn is_kept(from: Type, to: Type) -> bool {
     }
 }
 
-/// Whether an expression calls `nextval`, and no other function of the session's state.
-fn calls_only_next(expr: &Expr) -> bool {
-    let (mut next, mut others) = (false, false);
-    expr.visit(&mut |part| match part {
-        Expr::SessionCall(SessionFunction::Next(_), _) => next = true,
-        Expr::SessionCall(..) => others = true,
-        _ => {}
+/// Whether an expression has another value for each row, and does not ask for the present number of a sequence.
+fn differs_by_row(expr: &Expr) -> bool {
+    use SessionFunction as F;
+    let mut is_refused = false;
+    expr.visit(&mut |part| {
+        is_refused |= matches!(part, Expr::SessionCall(F::Current(_) | F::Last | F::Set(_), _));
     });
-    next && !others
+    expr.is_volatile() && !is_refused
 }
 
 /// Accepts only collations that order text by its bytes. Returns the name, unless it is the default.

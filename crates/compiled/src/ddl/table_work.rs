@@ -182,7 +182,7 @@ pub(super) struct Generated {
 pub(super) enum Field {
     /// An expression over the old row.
     Expr(Expr),
-    /// An expression without columns that takes numbers of sequences.
+    /// An expression without columns that takes numbers of sequences or random ones.
     Numbered(Expr),
     /// `nextval` of the sequence with this id.
     Next(u32),
@@ -194,6 +194,7 @@ impl Rewrite {
     /// Computes the new version of a row and appends it.
     ///
     /// - `next`: gives the next value of a sequence by id; the same definition may create the sequence.
+    /// - `random`: gives random numbers.
     ///
     /// # Errors
     /// Those of casts, class 22; 54000 for a row that is too large; XX001 for malformed row bytes.
@@ -202,10 +203,11 @@ impl Rewrite {
         old: &[u8],
         session: Session<'_>,
         next: &mut dyn FnMut(u32) -> Result<i64>,
+        random: &dyn Fn() -> u64,
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let (arena, guard) = (Bump::new(), crossbeam_epoch::pin());
-        let numbers = NextNumbers(RefCell::new(next));
+        let numbers = NextNumbers { next: RefCell::new(next), random };
         let ctx = ExecContext::new(&[], &arena, &guard, session, SubPlans::default(), ReadSource::Nothing);
         let slot = [Cell::new(Some(old))];
         let frame = expressions::frame(&slot, &ctx);
@@ -218,7 +220,7 @@ impl Rewrite {
                 Field::Expr(expr) => expr.eval(&frame)?,
                 Field::Numbered(expr) => expr.eval(&numbered)?,
                 Field::Generated => Datum::Null,
-                Field::Next(sequence) => Datum::Int8((numbers.0.borrow_mut())(*sequence)?),
+                Field::Next(sequence) => Datum::Int8((numbers.next.borrow_mut())(*sequence)?),
             };
             values.push(rows::coerce(*ty, value)?);
         }
@@ -238,12 +240,15 @@ impl Rewrite {
     }
 }
 
-/// The sequences of a rewrite. Expressions that take their numbers call no other function of the session's state.
-struct NextNumbers<'n>(RefCell<&'n mut dyn FnMut(u32) -> Result<i64>>);
+/// Sequences and random numbers of a rewrite, whose expressions do not ask for the present numbers of sequences.
+struct NextNumbers<'n> {
+    next: RefCell<&'n mut dyn FnMut(u32) -> Result<i64>>,
+    random: &'n dyn Fn() -> u64,
+}
 
 impl Numbers for NextNumbers<'_> {
     fn next(&self, sequence: u32) -> Result<std::result::Result<i64, Event>> {
-        (self.0.borrow_mut())(sequence).map(Ok)
+        (self.next.borrow_mut())(sequence).map(Ok)
     }
 
     fn current(&self, _: u32) -> Option<i64> {
@@ -259,6 +264,6 @@ impl Numbers for NextNumbers<'_> {
     }
 
     fn random(&self) -> u64 {
-        0
+        (self.random)()
     }
 }

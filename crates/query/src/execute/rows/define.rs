@@ -688,6 +688,7 @@ fn rewritten(
     }
     let given = compiled::Session { check: &|_| Ok(()), now, zone: clocks, numbers: None };
     let mut all = Vec::new();
+    let env = Arc::clone(session.database.engine().env());
     let txn = session.writer()?;
     for record in 0..table.records.bound() {
         let old = {
@@ -700,7 +701,7 @@ fn rewritten(
             engine::NextValue::Value { value, .. } => Ok(value),
             engine::NextValue::Wait(_) => Err(Error::new(SqlState::OUT_OF_MEMORY, "the log is busy; try again")),
         };
-        rewrite.row(&old, given, &mut next, &mut row)?;
+        rewrite.row(&old, given, &mut next, &|| env.random(), &mut row)?;
         all.push(row.into());
     }
     Ok(Ok(all))
