@@ -1,7 +1,7 @@
 //! The catalog: schemas, types, tables, indexes, sequences and views at one LSN.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use model::{
     Column, ColumnId, ColumnRole, ColumnRule, DataType, Error, PartitionKeySource, Result, RoutineRef, RoutineSpec,
@@ -10,6 +10,32 @@ use model::{
 };
 
 use crate::catalog_object::{CatalogObject, CommentKey, ObjectKey, encode_type, encode_view};
+
+/// A `columns` table as one of `rows`.
+#[derive(Debug)]
+struct Described {
+    table: TableRef,
+    /// Made when it is asked for: in recovery, tables enter the catalog before the types of their columns are known.
+    schema: OnceLock<RowSchemaRef>,
+}
+
+impl Described {
+    fn new(table: &TableRef) -> Described {
+        Described { table: Arc::clone(table), schema: OnceLock::new() }
+    }
+
+    fn schema(&self) -> &RowSchemaRef {
+        self.schema.get_or_init(|| Arc::new(self.table.as_row_schema()))
+    }
+}
+
+impl PartialEq for Described {
+    fn eq(&self, other: &Described) -> bool {
+        self.table == other.table
+    }
+}
+
+impl Eq for Described {}
 
 /// Schemas, tables, indexes, sequences and views. Immutable; a change returns a new catalog.
 ///
@@ -20,8 +46,8 @@ pub struct Catalog {
     schemas: BTreeSet<String>,
     tables: BTreeMap<TableName, TableRef>,
     by_id: BTreeMap<TableId, TableRef>,
-    /// The `columns` tables with rules, as tables of `rows`.
-    with_rules: BTreeMap<TableId, RowSchemaRef>,
+    /// The `columns` tables with rules.
+    with_rules: BTreeMap<TableId, Arc<Described>>,
     row_tables: BTreeMap<TableId, RowSchemaRef>,
     sequences: BTreeMap<u32, SequenceRef>,
     views: BTreeMap<u32, ViewRef>,
@@ -111,7 +137,7 @@ impl Catalog {
     /// The `columns` tables that have defaults, user types or CHECK constraints, described as tables of `rows`: see
     /// [`Table::as_row_schema`].
     pub fn tables_with_rules(&self) -> impl Iterator<Item = &RowSchemaRef> {
-        self.with_rules.values()
+        self.with_rules.values().map(|described| described.schema())
     }
 
     /// All `columns` tables, by name.
@@ -580,7 +606,7 @@ impl Catalog {
         }
         match table.rules.is_empty() {
             true => next.with_rules.remove(&table.id),
-            false => next.with_rules.insert(table.id, Arc::new(table.as_row_schema())),
+            false => next.with_rules.insert(table.id, Arc::new(Described::new(&table))),
         };
         next.tables.insert(table.name.clone(), table);
         Ok(next.check())

@@ -5,7 +5,7 @@
 //! | SQL type | stored as |
 //! |---|---|
 //! | `date` | `integer`: days since 1970 |
-//! | `time`, `timestamp` | `bigint`: nanoseconds since midnight, since 1970; the infinities are its least and greatest number |
+//! | `time`, `timestamp` | `bigint`: nanoseconds since midnight, since 1970; `timestamp` without its infinities |
 //! | `timestamptz(p)` | `timestamptz` |
 //! | `numeric(p, s)`, p at most 18 and s at least 0 | `bigint`: the number × 10^s |
 //! | `uuid`, `json`, `jsonb`, `name`, `"char"`, `jsonpath` | `text` |
@@ -126,14 +126,17 @@ impl Stored<'_> {
 /// A value of a declared type in its stored form. Precondition: it is a value of the type, as an assignment makes it.
 ///
 /// # Errors
-/// 22008 for a time out of the range of nanoseconds, and for an infinite `timestamptz`; 22003 for NaN of a `numeric` that is stored as
+/// 22008 for a time or an interval out of the range of nanoseconds, and for an infinite time; 22003 for NaN of a `numeric` that is stored as
 /// a number; XX000 for a value of another type.
 pub fn store<'a>(ty: Type, value: &Datum<'a>) -> Result<Stored<'a>> {
     Ok(match (ty.base(), value) {
         (_, Datum::Null) => Stored::Null,
         (Type::Date, Datum::Date(days)) => Stored::Int((*days).into()),
         (Type::Time, Datum::Time(micros)) => Stored::Int(micros * 1_000),
-        (Type::Timestamp, Datum::Timestamp(micros)) => Stored::Int(nanos(*micros)?),
+        (Type::Timestamp, Datum::Timestamp(micros)) if !matches!(*micros, i64::MIN | i64::MAX) => {
+            Stored::Int(nanos(*micros)?)
+        }
+        (Type::Timestamp, Datum::Timestamp(_)) => return Err(out_of_range()),
         (Type::Timestamptz, Datum::Timestamptz(micros)) if !matches!(*micros, i64::MIN | i64::MAX) => {
             Stored::Moment(nanos(*micros)?)
         }
@@ -146,6 +149,10 @@ pub fn store<'a>(ty: Type, value: &Datum<'a>) -> Result<Stored<'a>> {
             })?)
         }
         (Type::Interval, Datum::Interval(value)) => {
+            if value.micros.checked_mul(1_000).is_none() {
+                return Err(Error::new(SqlState::DATETIME_OVERFLOW, "interval out of range")
+                    .with_detail("columns tables store up to 292 years of hours, minutes and seconds."));
+            }
             let mut bytes = Vec::with_capacity(INTERVAL_BYTES);
             bytes.extend(value.months.to_be_bytes());
             bytes.extend(value.days.to_be_bytes());
@@ -174,7 +181,6 @@ pub fn load<'a>(ty: Type, stored: &Stored<'a>) -> Result<Datum<'a>> {
         (_, Stored::Null) => Datum::Null,
         (Type::Date, Stored::Int(days)) => Datum::Date(i32::try_from(*days).map_err(|_| wrong())?),
         (Type::Time, Stored::Int(ns)) => Datum::Time(ns.div_euclid(1_000)),
-        (Type::Timestamp, Stored::Int(infinite @ (i64::MIN | i64::MAX))) => Datum::Timestamp(*infinite),
         (Type::Timestamp, Stored::Int(ns)) => Datum::Timestamp(ns.div_euclid(1_000)),
         (Type::Timestamptz, Stored::Moment(ns)) => Datum::Timestamptz(ns.div_euclid(1_000)),
         (Type::Numeric(Some(of)), Stored::Int(unscaled)) => {
@@ -206,10 +212,7 @@ pub fn interval(bytes: &[u8]) -> Result<Interval> {
 }
 
 fn nanos(micros: i64) -> Result<i64> {
-    match micros {
-        i64::MIN | i64::MAX => Ok(micros),
-        _ => micros.checked_mul(1_000).ok_or_else(out_of_range),
-    }
+    micros.checked_mul(1_000).ok_or_else(out_of_range)
 }
 
 fn out_of_range() -> Error {
@@ -261,7 +264,7 @@ mod tests {
             (Type::Date, Datum::Date(i32::MAX)),
             (Type::Time, Datum::Time(86_400_000_000)),
             (Type::Timestamp, Datum::Timestamp(-1)),
-            (Type::Timestamp, Datum::Timestamp(i64::MIN)),
+            (Type::Interval, Datum::Interval(Interval { months: 1, days: 0, micros: i64::MAX / 1_000 })),
             (other(1_114, 3), Datum::Timestamp(5_000)),
             (other(1_184, 0), Datum::Timestamptz(1_000_000)),
             (numeric(18, 4), Datum::Numeric(Numeric::new(-999_999_999_999_999_999, 4))),
@@ -273,7 +276,7 @@ mod tests {
             (other(3_802, -1), Datum::Text("{\"a\": 1}")),
             (other(19, -1), Datum::Text("n")),
             (other(26, -1), Datum::Oid(u32::MAX)),
-            (Type::Interval, Datum::Interval(Interval { months: -1, days: 2, micros: i64::MIN })),
+            (Type::Interval, Datum::Interval(Interval { months: -1, days: 2, micros: i64::MIN / 1_000 })),
             (other(1_266, -1), Datum::TimeTz(crate::TimeTz { micros: 1, west: 3_600 })),
             (other(829, -1), Datum::Mac(7)),
             (Type::Date, Datum::Null),
@@ -294,6 +297,8 @@ mod tests {
         for (ty, value, state) in [
             (Type::Timestamp, Datum::Timestamp(i64::MAX / 999), "22008"),
             (Type::Timestamptz, Datum::Timestamptz(i64::MAX), "22008"),
+            (Type::Timestamp, Datum::Timestamp(i64::MIN), "22008"),
+            (Type::Interval, Datum::Interval(Interval { months: 0, days: 0, micros: i64::MAX }), "22008"),
             (numeric(5, 2), Datum::Numeric("NaN".parse().unwrap()), "22003"),
             (Type::Date, Datum::Int4(1), "XX000"),
         ] {

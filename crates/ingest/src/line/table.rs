@@ -349,6 +349,14 @@ impl<'a> TableBuilder<'a> {
         let is_number = matches!(ty, Type::Numeric(_)) || is_json;
         let given = match seen {
             FieldValue::Text(value) => Cow::Borrowed(value),
+            // All digits that were written.
+            FieldValue::Float(_) | FieldValue::Integer(_) | FieldValue::Unsigned(_)
+                if matches!(ty, Type::Numeric(_)) =>
+            {
+                Cow::Owned(
+                    word(text, 0).trim_ascii_end().iter().copied().filter(|byte| !b"iu".contains(byte)).collect(),
+                )
+            }
             FieldValue::Float(value) if is_number => Cow::Owned(value.to_string().into_bytes()),
             FieldValue::Integer(value) if is_number => Cow::Owned(value.to_string().into_bytes()),
             FieldValue::Unsigned(value) if is_number => Cow::Owned(value.to_string().into_bytes()),

@@ -212,6 +212,11 @@ impl BulkColumns {
             let is_next = table.columns.get(next).is_some_and(|column| column.name == *field.name());
             let at = if is_next { next } else { column_at(&table, field.name())? };
             let column = &table.columns[at];
+            if table.declared(column).is_some_and(|ty| ty.typmod() >= 0 && !ty.base().is_other() && ty.is_other()) {
+                let text =
+                    format!("column \"{}\" has a precision of seconds, and batches are not rounded", column.name);
+                return Err(Error::unsupported(text).with_hint("write the rows by INSERT or COPY"));
+            }
             let (to, shown) = match table.declared(column) {
                 Some(ty) => (arrow_of(ty, "UTC"), catalog::builtin().type_name(catalog::TypeId(ty.oid()))),
                 None => (arrow_type(column.ty), column.ty.sql_name().to_owned()),

@@ -93,10 +93,16 @@ pub fn to_stored(array: &ArrayRef, ty: Type) -> Result<ArrayRef> {
     let to = arrow_type(form);
     match (array.data_type(), ty.base()) {
         (Arrow::Null, _) => return Ok(new_null_array(&to, array.len())),
-        (Arrow::Date32, Type::Date)
-        | (Arrow::Time64(TimeUnit::Nanosecond), Type::Time)
-        | (Arrow::Timestamp(TimeUnit::Nanosecond, None), Type::Timestamp)
-        | (Arrow::Timestamp(_, Some(_)), Type::Timestamptz) => return cast(array, &to),
+        (Arrow::Date32, Type::Date) | (Arrow::Timestamp(_, Some(_)), Type::Timestamptz) => return cast(array, &to),
+        // Infinities are refused below, and parts of microseconds are cut.
+        (Arrow::Time64(TimeUnit::Nanosecond), Type::Time)
+        | (Arrow::Timestamp(TimeUnit::Nanosecond, None), Type::Timestamp) => {
+            let numbers = cast(array, &to)?;
+            let is_plain = |ns: i64| ns % 1_000 == 0 && !matches!(ns, i64::MIN | i64::MAX);
+            if numbers.as_primitive::<Int64Type>().iter().flatten().all(is_plain) {
+                return Ok(numbers);
+            }
+        }
         (Arrow::UInt32, Type::Other(_)) if form == DataType::Int64 => return cast(array, &to),
         (Arrow::Utf8, Type::Uuid | Type::Json | Type::Other(_)) if form == DataType::Text => {
             return Ok(Arc::clone(array));
