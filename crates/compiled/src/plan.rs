@@ -325,10 +325,12 @@ fn whole(source: &Source) -> Access {
     }
 }
 
-/// Positions of the equalities that every row of this access path satisfies, one for each key column used.
+/// Positions of the equalities and IN lists that every row of this access path satisfies, one for each key column used.
 fn answered(source: &Source, access: &Access, conditions: &[&Expr], bound: &[usize]) -> Vec<usize> {
     let columns = match access {
         Access::Points(keys) if keys.len() == 1 => columns_of(&source.table, IndexRef::Primary),
+        Access::Points(keys) => return listed(source, (IndexRef::Primary, keys), conditions, bound),
+        Access::Prefixes { index, keys, .. } => return listed(source, (*index, keys), conditions, bound),
         Access::Range(range) => &columns_of(&source.table, range.index)[..range.equal.len()],
         // Expressions in `by` are not included: their conditions are evaluated again.
         Access::Hashed { columns, .. } => columns,
@@ -336,6 +338,29 @@ fn answered(source: &Source, access: &Access, conditions: &[&Expr], bound: &[usi
     };
     let first = |column: &usize| conditions.iter().position(|one| equal_to(source, *column, &[one], bound).is_some());
     columns.iter().filter_map(first).collect()
+}
+
+/// As [`answered`], for keys of which one column takes each value of an IN list.
+fn listed(
+    source: &Source,
+    (index, keys): (IndexRef, &[Vec<Expr>]),
+    conditions: &[&Expr],
+    bound: &[usize],
+) -> Vec<usize> {
+    let Some(columns) = keys.first().and_then(|key| columns_of(&source.table, index).get(..key.len())) else {
+        return Vec::new();
+    };
+    // Keys of lists of rows come first.
+    if rows_in(source, columns_of(&source.table, index), conditions, bound).is_some() {
+        return Vec::new();
+    }
+    let position = |column: &usize| {
+        let is_equal = |one: &&Expr| equal_to(source, *column, &[one], bound).is_some();
+        let is_list =
+            |one: &&Expr| list_of(source, *column, &[one], bound).is_some_and(|(_, list)| list.len() == keys.len());
+        conditions.iter().position(is_equal).or_else(|| conditions.iter().position(is_list))
+    };
+    columns.iter().filter_map(position).collect()
 }
 
 /// Cost of a lookup by a full unique key.
