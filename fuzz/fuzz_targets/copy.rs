@@ -31,7 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
 fn decode(table: &TableRef, options: &Options, pieces: &[&[u8]]) -> Result<u64, String> {
     let columns: Vec<ColumnId> = table.columns.iter().map(|column| column.id).collect();
     let zones = Box::new(|name: Option<&str>, _: i64| name.is_none_or(|name| name == "UTC").then_some(0));
-    let settings = Settings { zones, inputs: Arc::new(NoInputs) };
+    let settings = Settings { zones, inputs: Arc::new(NoInputs), time: None };
     let mut decoder = Decoder::new(Arc::clone(table), &columns, options.clone(), settings).map_err(|e| e.to_string())?;
     let mut batches = Vec::new();
     for piece in pieces {

@@ -65,7 +65,8 @@ fn parse(catalog: &Catalog, body: &str) -> Result<u64> {
 
 fn decode(table: &TableRef, options: &copy::Options, stream: &[u8]) -> Result<u64> {
     let columns: Vec<ColumnId> = table.columns.iter().map(|column| column.id).collect();
-    let settings = copy::Settings { zones: Box::new(|_, _| Some(0)), inputs: std::sync::Arc::new(NoInputs) };
+    let settings =
+        copy::Settings { zones: Box::new(|_, _| Some(0)), inputs: std::sync::Arc::new(NoInputs), time: None };
     let mut decoder = copy::Decoder::new(TableRef::clone(table), &columns, options.clone(), settings)?;
     let mut out = Vec::new();
     for piece in stream.chunks(32 << 10) {

@@ -47,6 +47,8 @@ pub struct Settings {
     pub zones: Zones,
     /// Values of declared types.
     pub inputs: Arc<dyn Inputs>,
+    /// Time of all rows if the stream does not have it, in the unit of the column.
+    pub time: Option<i64>,
 }
 
 /// Format of the stream.

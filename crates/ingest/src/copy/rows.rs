@@ -103,6 +103,7 @@ impl RowSet {
         let has_value = |column: &TableColumn| {
             column.nullable
                 || seen[column.id.0 as usize]
+                || (column.role == ColumnRole::Time && settings.time.is_some())
                 || (column.role == ColumnRole::Field && table.rules.column(column.id).is_some())
         };
         let missing = table.columns.iter().find(|column| !has_value(column)).map(|column| column.id);
@@ -293,7 +294,7 @@ impl Sink for RowSet {
         }
         let series = self.key_number()?;
         self.series.push(series);
-        self.times.push(self.row.time.take().unwrap_or_default());
+        self.times.push(self.row.time.take().or(self.settings.time).unwrap_or_default());
         self.row.key_values.iter_mut().for_each(Vec::clear);
         self.batch_bytes += 12 + self.row.bytes + 8 * self.targets.len();
         self.row.bytes = 0;

@@ -40,7 +40,11 @@ fn ids(table: &Table, names: &str) -> Vec<ColumnId> {
 }
 
 fn utc() -> Settings {
-    Settings { zones: Box::new(|zone, _| if zone.is_none() { Some(0) } else { None }), inputs: Arc::new(NoInputs) }
+    Settings {
+        zones: Box::new(|zone, _| if zone.is_none() { Some(0) } else { None }),
+        inputs: Arc::new(NoInputs),
+        time: None,
+    }
 }
 
 fn decoder(columns: &str, options: Options) -> Decoder {

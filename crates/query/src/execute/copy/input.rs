@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use model::{ColumnId, Result, TableRef};
+use model::{ColumnId, ColumnRole, Error, Result, TableRef};
 use parser::ast::Name;
 use relational::files::Kind;
+use relational::types::Value;
 
 use super::file::Spool;
 use crate::execute::rows::Loading;
@@ -27,15 +28,33 @@ struct Batches {
 }
 
 /// Starts a COPY into a `columns` table. The session must already be in a transaction.
-pub(crate) fn start(session: &Session, table: TableRef, columns: &[usize], options: &Options) -> Result<CopyIn> {
+pub(crate) fn start(session: &mut Session, table: TableRef, columns: &[usize], options: &Options) -> Result<CopyIn> {
     let ids: Vec<ColumnId> = columns.iter().map(|at| table.columns[*at].id).collect();
     let place = |name: &str| column_at(&table, name).map(|at| columns.iter().position(|column| *column == at));
     let options = decoder_options(options, columns.len(), place)?;
+    let time = default_time(session, &table, columns)?;
     let settings =
-        ingest::copy::Settings { zones: session.settings.zone().lookup(), inputs: Arc::new(Clocks::of(session)) };
+        ingest::copy::Settings { zones: session.settings.zone().lookup(), inputs: Arc::new(Clocks::of(session)), time };
     let absent = table_rules::absent_fields(&table, columns);
     let decoder = ingest::copy::Decoder::new(Arc::clone(&table), &ids, options, settings)?;
     Ok(CopyIn::new(session, Batches { decoder, table, absent, batches: Vec::new() }))
+}
+
+/// The time that all rows get if the stream does not have it: its default, computed once.
+///
+/// # Errors
+/// 0A000 for a default that calls a sequence, which has a number for each row.
+fn default_time(session: &mut Session, table: &TableRef, columns: &[usize]) -> Result<Option<i64>> {
+    let Some(at) = table.columns.iter().position(|column| column.role == ColumnRole::Time) else { return Ok(None) };
+    let Some(default) = table.default(&table.columns[at]).filter(|_| !columns.contains(&at)) else { return Ok(None) };
+    if default.contains("nextval") {
+        return Err(Error::unsupported("COPY without the time, whose default calls a sequence, is not supported")
+            .with_hint("give the times, or use INSERT"));
+    }
+    Ok(match table_rules::default_values(session, table, at, 1)?.pop() {
+        Some(Value::Timestamptz(time) | Value::Int64(time)) => Some(time),
+        _ => None,
+    })
 }
 
 /// Starts a COPY of a whole file into a table of either store.
