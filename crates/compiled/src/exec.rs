@@ -11,6 +11,7 @@ use crossbeam_epoch::Guard;
 use env::Event;
 use model::{Datum, Error, Result, SqlState, Type, limits};
 use rows::key::KeyColumn;
+use rows::inverted::Postings;
 use rows::{Direction, IndexData, LockMode, Locked, RecordId, RowTable, Txn, View, WaitPolicy, key};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -18,6 +19,7 @@ use crate::array::Array;
 use crate::derived_tables::Derived;
 use crate::dml::Late;
 use crate::expr::{Expr, Frame};
+use crate::inverted::Seek;
 use crate::key_cast;
 use crate::plan::{Access, IndexRef, KeyCondition, KeyTest, Range, RangeEnd, Step};
 use crate::sequences::Numbers;
@@ -626,6 +628,7 @@ fn candidates<'a>(step: &'a Step, access: &'a Access, run: &mut Run<'a>, each: E
             array_prefixes(table, step.slot, (*index, key, tests), *array, run, each)
         }
         Access::Ranges(parts) => ranges(table, step.slot, parts, run, each),
+        Access::Inverted { index, seek } => inverted(table, step.slot, (*index, seek), run, each),
         Access::Hashed { of, by, keys, filter, from, .. } => {
             let hashed = hashed(step, *of, (by, filter), from, run)?;
             let mut bytes = run.buffer();
@@ -989,6 +992,38 @@ fn array_prefixes<'a>(
         if flow.is_break() {
             return Ok(flow);
         }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// Rows that an inverted index has for some keys, in the order of their records.
+fn inverted<'a>(
+    table: &'a Arc<RowTable>,
+    slot: usize,
+    (which, seek): (IndexRef, &'a Seek),
+    run: &mut Run<'a>,
+    each: Each<'_, 'a>,
+) -> Result<Flow> {
+    let index = index_of(table, which)?;
+    let sought = seek.sought(index, &run.frame)?;
+    let Some(mut postings) = Postings::new(index, &sought) else { return all(table, slot, run, each) };
+    let ctx = run.ctx();
+    sought.ranges(&mut |from, to| ctx.note_range(table, index, Bound::Included(from), Bound::Included(to)));
+    let mut least = RecordId(0);
+    while let Some(record) = postings.seek(least, run.guard()) {
+        run.look()?;
+        let row = ctx.read(table, record)?;
+        #[cfg(test)]
+        tests::FETCHED.set(tests::FETCHED.get() + u32::from(row.is_some()));
+        if row.is_some() {
+            run.slot(slot).set(row);
+            run.records[slot].set(record);
+            let flow = each(run)?;
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+        least = RecordId(record.0 + 1);
     }
     Ok(ControlFlow::Continue(()))
 }

@@ -28,6 +28,7 @@ mod exec;
 mod expr;
 mod foreign_keys;
 mod from;
+mod inverted;
 mod key_cast;
 mod lower;
 mod partition_bounds;

@@ -9,10 +9,11 @@
 use std::fmt;
 
 use model::Type;
-use rows::RowTable;
+use rows::{IndexData, RowTable};
 
 use crate::expr::{Comparison, Expr, all_of, any_of};
 use crate::from::Source;
+use crate::inverted::Seek;
 use crate::key_cast::{self, ColumnCast};
 use crate::predicate;
 
@@ -89,6 +90,8 @@ pub(crate) enum Access {
     ArrayPrefixes { index: IndexRef, key: Vec<Expr>, array: usize, tests: Vec<KeyTest> },
     /// By several ranges of one index, which may overlap.
     Ranges(Vec<Range>),
+    /// By keys of an inverted index.
+    Inverted { index: IndexRef, seek: Seek },
     /// By hash table number `of`, built once for each run from the rows of `from` that pass `filter`. The key is
     /// `by` when it is built and `keys` when it is probed; `columns`: those of `by` that are plain columns, which
     /// come first.
@@ -111,6 +114,7 @@ impl Access {
             | Access::Prefixes { .. }
             | Access::Ranges(_)
             | Access::ArrayPrefixes { .. }
+            | Access::Inverted { .. }
             | Access::Derived { .. } => false,
         }
     }
@@ -416,6 +420,7 @@ fn hashed(
         Access::Range(range) => (best.cost > ONE_ROW && !best.ordered && fixed_range(range), best.cost),
         Access::Prefixes { keys, .. } => (keys.iter().all(|key| fixed(key)), best.cost),
         Access::Ranges(ranges) => (ranges.iter().all(fixed_range), best.cost),
+        Access::Inverted { seek, .. } => (!seek.any_value(&|value| changes(value, true)), best.cost),
         Access::Points(_) | Access::SubqueryPoints { .. } | Access::ArrayPrefixes { .. } | Access::Hashed { .. } => {
             (false, 0)
         }
@@ -533,6 +538,12 @@ fn stored(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
     let primary = table.primary.as_ref().map(|_| IndexRef::Primary);
     for which in primary.into_iter().chain((0..table.secondary.len()).map(IndexRef::Secondary)) {
         let Some(is_partial) = serves(source, which, conditions) else { continue };
+        if let Some(index) = inverted(table, which) {
+            if let Some(seek) = Seek::of(source, index, conditions, bound).filter(|_| INVERTED < best.cost) {
+                best = Found { access: Access::Inverted { index: which, seek }, cost: INVERTED, ordered: false };
+            }
+            continue;
+        }
         let columns = columns_of(table, which);
         let lists = [prefixes(source, columns, conditions, bound), rows_in(source, columns, conditions, bound)];
         for keys in lists.into_iter().flatten() {
@@ -599,6 +610,15 @@ fn stored(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
         _ => {}
     }
     best
+}
+
+/// Cost of the rows that an inverted index finds: more than those of a whole key of an ordered one, less than those of a part.
+const INVERTED: u32 = 88;
+
+/// The index, if it is inverted.
+fn inverted(table: &RowTable, which: IndexRef) -> Option<&IndexData> {
+    let IndexRef::Secondary(at) = which else { return None };
+    Some(&*table.secondary[at]).filter(|index| index.is_inverted())
 }
 
 /// Cost of all rows of a partial index.
@@ -821,7 +841,7 @@ fn subquery_points(source: &Source, conditions: &[&Expr], bound: &[usize]) -> Op
 }
 
 /// Whether it is the column, or the expression that a hidden column holds.
-fn is_field(expr: &Expr, source: &Source, wanted: usize) -> bool {
+pub(crate) fn is_field(expr: &Expr, source: &Source, wanted: usize) -> bool {
     if source.hidden(wanted).is_some_and(|hidden| hidden == expr) {
         return true;
     }
@@ -943,6 +963,7 @@ impl fmt::Display for Access {
             Access::Hashed { by, .. } => return write!(f, "hashed {}", by.len()),
             Access::Derived { .. } => return f.write_str("made"),
             Access::All => return f.write_str("all"),
+            Access::Inverted { seek, .. } => return write!(f, "inverted {}", seek.tests()),
             Access::Range(range) => {
                 write!(f, "range {}{}", range.equal.len(), if range.backwards { " backwards" } else { "" })?;
                 &range.tests

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use model::{
     Attribute, CheckOption, Column, ColumnId, ColumnRole, ColumnRule, DataType, DeclaredType, Deferral, Domain,
-    DomainCheck, EnumLabel, Identity, Materialized, Referential, Result, RoutineRef, RowCheck, RowColumn,
+    DomainCheck, EnumLabel, Identity, IndexMethod, Materialized, Referential, Result, RoutineRef, RowCheck, RowColumn,
     RowForeignKey, RowIndex, RowIndexKey, RowSchema, RowSchemaRef, RowTrigger, SequenceOwner, SequenceRef,
     SequenceSpec, TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, TableRules, TriggerEvents,
     TriggerTiming, Type, TypeSpec, TypeSpecRef, UserType, ViewBase, ViewColumn, ViewRef, ViewReference,
@@ -444,7 +444,7 @@ const COLUMN_COLLATION: u8 = 32;
 const COLUMN_DOMAIN: u8 = 64;
 const INDEX_UNIQUE: u8 = 1;
 const INDEX_CONSTRAINT: u8 = 2;
-const INDEX_HASH: u8 = 4;
+const INDEX_METHOD: u8 = 4;
 const INDEX_PREDICATE: u8 = 8;
 const INDEX_KEYS: u8 = 16;
 const INDEX_NULLS_NOT_DISTINCT: u8 = 32;
@@ -582,7 +582,7 @@ fn encode_index(index: &RowIndex, out: &mut Vec<u8>) {
     out.put_u8(
         flag(index.unique, INDEX_UNIQUE)
             | flag(index.constraint, INDEX_CONSTRAINT)
-            | flag(index.hash, INDEX_HASH)
+            | flag(index.method != IndexMethod::Btree, INDEX_METHOD)
             | flag(index.predicate.is_some(), INDEX_PREDICATE)
             | flag(!index.keys.is_empty(), INDEX_KEYS)
             | flag(index.nulls_not_distinct, INDEX_NULLS_NOT_DISTINCT)
@@ -591,6 +591,9 @@ fn encode_index(index: &RowIndex, out: &mut Vec<u8>) {
     );
     if index.is_deferrable() {
         out.put_u8(index.deferral as u8);
+    }
+    if index.method != IndexMethod::Btree {
+        out.put_u8(index.method as u8);
     }
     encode_positions(&index.include, out);
     if let Some(predicate) = index.predicate {
@@ -664,9 +667,12 @@ fn decode_index(take: &mut Take<'_>) -> Result<RowIndex> {
     let (id, name, columns) = (take.u32()?, take.text()?.to_owned(), decode_positions(take)?);
     let flags = take.u8()?;
     let has = |flag| flags & flag != 0;
-    let (unique, constraint, hash) = (has(INDEX_UNIQUE), has(INDEX_CONSTRAINT), has(INDEX_HASH));
+    let (unique, constraint) = (has(INDEX_UNIQUE), has(INDEX_CONSTRAINT));
     let (nulls_not_distinct, is_primary) = (has(INDEX_NULLS_NOT_DISTINCT), has(INDEX_PRIMARY));
     let deferral = if has(INDEX_DEFERRABLE) { decode_deferral(take)? } else { Deferral::Never };
+    let method = if has(INDEX_METHOD) { take.u8()? } else { 0 };
+    let method =
+        IndexMethod::from_code(method).ok_or_else(|| take.malformed(&format!("has an index of method {method}")))?;
     let include = decode_positions(take)?;
     let predicate = if has(INDEX_PREDICATE) { Some(take.u32()? as usize) } else { None };
     let keys = if has(INDEX_KEYS) { columns.len() } else { 0 };
@@ -678,7 +684,7 @@ fn decode_index(take: &mut Take<'_>) -> Result<RowIndex> {
         keys,
         include,
         predicate,
-        hash,
+        method,
         unique,
         nulls_not_distinct,
         constraint,
@@ -981,7 +987,7 @@ pub(crate) mod tests {
                 ],
                 include: vec![0],
                 predicate: Some(3),
-                hash: false,
+                method: IndexMethod::Gin,
                 ..index(10, "r_v", &[1, 0], false)
             }],
             checks: vec![RowCheck { name: "c".into(), condition: "id > 0".into(), not_valid: true }],

@@ -63,6 +63,38 @@ pub struct RowIndexKey {
     pub collation: Option<String>,
 }
 
+/// Access method of an index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum IndexMethod {
+    /// Ordered keys.
+    #[default]
+    Btree = 0,
+    /// A tree too: the catalog keeps that it was declared so.
+    Hash = 1,
+    /// An inverted index: several keys for each row.
+    Gin = 2,
+}
+
+impl IndexMethod {
+    /// Decodes the code in a file; `None` if it is unknown.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<IndexMethod> {
+        use IndexMethod::{Btree, Gin, Hash};
+        [Btree, Hash, Gin].into_iter().find(|method| *method as u8 == code)
+    }
+
+    /// Name in `pg_am`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            IndexMethod::Btree => "btree",
+            IndexMethod::Hash => "hash",
+            IndexMethod::Gin => "gin",
+        }
+    }
+}
+
 /// A primary key or an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowIndex {
@@ -78,8 +110,8 @@ pub struct RowIndex {
     pub include: Vec<usize>,
     /// Position of the hidden column that is true for the rows of a partial index.
     pub predicate: Option<usize>,
-    /// Whether USING hash created it.
-    pub hash: bool,
+    /// USING
+    pub method: IndexMethod,
     /// Whether keys are unique at all times. False for a deferrable constraint, whose keys may repeat until it is checked.
     pub unique: bool,
     /// NULLS NOT DISTINCT: whether keys with NULLs are unique too.

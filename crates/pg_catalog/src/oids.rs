@@ -27,6 +27,7 @@ pub(crate) const TABLESPACE: Oid = 1663;
 pub(crate) const HEAP: Oid = 2;
 pub(crate) const BTREE: Oid = 403;
 pub(crate) const HASH: Oid = 405;
+pub(crate) const GIN: Oid = 2742;
 pub(crate) const COLUMNS: Oid = 4000;
 /// Default collation of text columns.
 pub(crate) const COLLATION: Oid = 100;

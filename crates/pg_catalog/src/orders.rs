@@ -6,8 +6,12 @@ use crate::oids::{self, Oid};
 
 /// `pg_catalog`
 const SCHEMA: Oid = 11;
-/// Access method `btree`.
-const BTREE: Oid = 403;
+/// GIN operator classes of PostgreSQL 15 that indexes can have; as [`CLASSES`].
+const INVERTED: &[(Oid, &str, Oid, Oid, bool, Oid)] = &[
+    (10_064, "array_ops", 2745, 2277, true, 2283),
+    (10_090, "jsonb_ops", 4036, 3802, true, 25),
+    (10_091, "jsonb_path_ops", 4037, 3802, false, 23),
+];
 
 /// B-tree operator classes of PostgreSQL 15: number, name, family, type, whether it is the type's default, type of the key.
 #[rustfmt::skip]
@@ -63,10 +67,10 @@ const COLLATIONS: [(Oid, &str, &str, i64, Option<&str>); 4] = [
 
 /// Rows of `pg_opclass`.
 pub(crate) fn operator_classes(_: &StatementFacts) -> Vec<Row> {
-    let class = |(oid, name, family, ty, is_default, key): &(Oid, &str, Oid, Oid, bool, Oid)| {
+    let class = |method: Oid, (oid, name, family, ty, is_default, key): &(Oid, &str, Oid, Oid, bool, Oid)| {
         row! {
             oid: *oid,
-            opcmethod: BTREE,
+            opcmethod: method,
             opcname: *name,
             opcnamespace: SCHEMA,
             opcowner: oids::ROLE,
@@ -77,7 +81,8 @@ pub(crate) fn operator_classes(_: &StatementFacts) -> Vec<Row> {
             tableoid: 2616,
         }
     };
-    CLASSES.iter().map(class).collect()
+    let ordered = CLASSES.iter().map(|one| class(oids::BTREE, one));
+    ordered.chain(INVERTED.iter().map(|one| class(oids::GIN, one))).collect()
 }
 
 /// Rows of `pg_collation`.

@@ -898,6 +898,7 @@ fn access_methods(_: &StatementFacts) -> Vec<Row> {
         (oids::HEAP, "heap", "t"),
         (oids::BTREE, "btree", "i"),
         (oids::HASH, "hash", "i"),
+        (oids::GIN, "gin", "i"),
         (oids::COLUMNS, "columns", "t"),
     ];
     methods.map(|(oid, name, kind)| row! { oid: oid, amname: name, amtype: kind, tableoid: 2601 }).into()

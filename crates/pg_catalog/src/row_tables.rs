@@ -1,7 +1,7 @@
 //! Rows of `pg_catalog` for `rows` tables, their indexes and constraints, and sequences.
 
 use model::{
-    Deferral, Identity, Materialized, Referential, RowColumn, RowForeignKey, RowIndex, RowSchema, SequenceSpec,
+    Deferral, Identity, IndexMethod, Materialized, Referential, RowColumn, RowForeignKey, RowIndex, RowSchema, SequenceSpec,
     TableName, Type,
 };
 
@@ -73,7 +73,7 @@ fn index_class(table: &RowSchema, index: &RowIndex) -> Row {
         relname: index.name.as_str(),
         relnamespace: oids::of_schema(&table.name.schema),
         relowner: oids::ROLE,
-        relam: if index.hash { oids::HASH } else { oids::BTREE },
+        relam: access_method(index.method),
         relpersistence: persistence(&table.name),
         relkind: if table.lineage.key.is_some() { "I" } else { "i" },
         relispartition: table.lineage.index(index.id).is_some(),
@@ -204,6 +204,8 @@ fn index_row(table: &RowSchema, index: &RowIndex) -> Row {
         Some("text_pattern_ops") => 4217,
         Some("varchar_pattern_ops") => 4218,
         Some("bpchar_pattern_ops") => 4219,
+        Some("jsonb_path_ops") => 10_091,
+        None if index.method == IndexMethod::Gin => inverted_class(table.columns[*column].ty),
         _ => i64::from(operator_class(table.columns[*column].ty)),
     });
     let expressions: Vec<String> = index.columns.iter().filter_map(|at| hidden_expression(table, *at)).collect();
@@ -244,6 +246,19 @@ fn index_keys(table: &RowSchema, index: &RowIndex) -> Cell {
 /// Attribute numbers of column positions.
 fn numbers(columns: &[usize]) -> Cell {
     Cell::Ints(columns.iter().map(|at| *at as i64 + 1).collect())
+}
+
+fn access_method(method: IndexMethod) -> Oid {
+    match method {
+        IndexMethod::Btree => oids::BTREE,
+        IndexMethod::Hash => oids::HASH,
+        IndexMethod::Gin => oids::GIN,
+    }
+}
+
+/// PostgreSQL 15's default GIN operator class for jsonb or arrays.
+fn inverted_class(ty: Type) -> i64 {
+    if ty.oid() == 3802 { 10_090 } else { 10_064 }
 }
 
 /// PostgreSQL 15's B-tree operator class for a type; 0 for a type without order.
@@ -604,7 +619,7 @@ pub(crate) fn index_definition(
         if index.is_key() { "UNIQUE " } else { "" },
         names::quote_ident(&index.name),
         if table.lineage.key.is_some() { "ONLY " } else { "" },
-        if index.hash { "hash" } else { "btree" },
+        index.method.name(),
         keys.join(", "),
     );
     text.push_str(&included(table, index));

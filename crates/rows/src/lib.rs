@@ -5,7 +5,7 @@
 //!   a table.
 //! - [`coerce`]: PostgreSQL's assignment casts, applied when a value is stored in a column.
 //! - [`row`]: the binary row format. [`key`]: order-preserving encoding of index keys.
-//! - [`index`]: the B-link tree behind every index.
+//! - [`index`]: the B-link tree behind every index. [`inverted`]: the keys of inverted indexes.
 //!
 //! Not here: files, clock, the log, commit order (`engine`), SQL.
 
@@ -14,6 +14,7 @@ mod coerce;
 #[cfg(test)]
 mod coerce_tests;
 pub mod index;
+pub mod inverted;
 pub mod key;
 #[cfg(test)]
 mod key_tests;

@@ -28,6 +28,7 @@ use std::sync::atomic::Ordering;
 use crossbeam_epoch::Guard;
 use model::{Error, Lsn, Result, RowSchemaRef, SqlState, TableId};
 
+use crate::inverted;
 use crate::locks::TxnId;
 use crate::record::{Begin, Record};
 use crate::row::RowLayout;
@@ -376,10 +377,17 @@ impl IndexReadSet {
     /// Whether a version of the record, from the snapshot's one to the newest, has a key in a noted
     /// range.
     fn has_any(&self, layout: &RowLayout, slot: &Record, record: RecordId, since: Lsn, guard: &Guard) -> Result<bool> {
-        let mut key = Vec::new();
+        let (mut key, mut keys) = (Vec::new(), Vec::new());
         for version in slot.versions(guard) {
             let Begin::Committed(lsn) = version.begin() else { continue };
-            if let Some(row) = version.row() {
+            if let Some(row) = version.row()
+                && self.index.is_inverted()
+            {
+                self.index.inverted_keys(layout, row, &mut keys)?;
+                if keys.iter().any(|key| self.ranges.has(&inverted::entry(*key, record))) {
+                    return Ok(true);
+                }
+            } else if let Some(row) = version.row() {
                 key.clear();
                 self.index.key_of(layout, row, &mut key)?;
                 if !self.is_primary && !key.is_empty() {

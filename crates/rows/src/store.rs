@@ -11,11 +11,13 @@ use model::{Error, Lsn, Result, SqlState};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::inverted;
 use crate::locks::{LockMode, LockName, Locks, Request, TxnId, WaitPolicy};
 use crate::read_set::RecentCommits;
 use crate::readers::Readers;
 use crate::reclaim;
 use crate::record::{Begin, Version};
+use crate::row::RowLayout;
 use crate::sync::Mutex;
 use crate::table::{IndexData, RecordId, Records, RowTable};
 use crate::txn::{Isolation, Txn};
@@ -63,7 +65,7 @@ pub(crate) enum Garbage {
     Versions { table: TableByAddress, record: RecordId },
     /// A deleted record, and its primary key.
     Record { table: TableByAddress, record: RecordId, key: Box<[u8]> },
-    /// A stale entry of a secondary index.
+    /// A stale entry of a secondary index, or the keys of several in an inverted index.
     Entry { table: TableByAddress, index: usize, key: Box<[u8]>, record: RecordId },
 }
 
@@ -556,6 +558,9 @@ fn remove_entry(
 ) -> Result<Collected> {
     let index = &table.secondary[index];
     let layout = table.records.newest_layout(&table.layout);
+    if index.is_inverted() {
+        return remove_inverted(table, (index, &layout), key, record, is_unseen, guard);
+    }
     let mut found = Vec::new();
     let rows = table.records.record(record)?.versions(guard).map(Version::row).enumerate();
     for (at, row) in rows.filter_map(|(at, row)| Some((at, row?))) {
@@ -571,4 +576,29 @@ fn remove_entry(
     }
     index.tree.remove(key, guard);
     Ok(Collected::Done)
+}
+
+/// Like [`remove_entry`], for some keys of an inverted index.
+fn remove_inverted(
+    table: &RowTable,
+    (index, layout): (&IndexData, &RowLayout),
+    keys: &[u8],
+    record: RecordId,
+    is_unseen: bool,
+    guard: &Guard,
+) -> Result<Collected> {
+    let (mut left, mut found): (Vec<u64>, _) = (inverted::unpacked(keys).collect(), Vec::new());
+    let mut is_held = false;
+    let rows = table.records.record(record)?.versions(guard).map(Version::row).enumerate();
+    for (at, row) in rows.filter_map(|(at, row)| Some((at, row?))) {
+        index.inverted_keys(layout, row, &mut found)?;
+        let before = left.len();
+        left = inverted::without(&left, &found).collect();
+        // The change that replaces the newest version queues its keys again.
+        is_held |= at > 0 && left.len() < before;
+    }
+    for key in left {
+        index.tree.remove(&inverted::entry(key, record), guard);
+    }
+    Ok(if is_held && !is_unseen { Collected::Held } else { Collected::Done })
 }

@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_epoch::Guard;
-use model::{Datum, Error, Lsn, Result, RowIndex, RowSchema, RowSchemaRef, TableId};
+use model::{Datum, Error, IndexMethod, Lsn, Result, RowIndex, RowSchema, RowSchemaRef, TableId};
 use parking_lot::RwLock;
 
 use crate::arena::Arena;
 use crate::index::{Direction, Index};
+use crate::inverted::{self, Class};
 use crate::key::{self, KeyColumn};
 use crate::reclaim::{Retired, VERSIONS};
-use crate::record::{Begin, Record};
+use crate::record::{Begin, Record, Version};
 use crate::row::RowLayout;
 use crate::sync;
 
@@ -326,11 +327,13 @@ impl Drop for Restoring<'_> {
 ///
 /// A primary index maps each key to one record. A secondary index maps (key, record number) to the
 /// record: several versions and records may have had a key, and readers of old snapshots must find
-/// all of them.
+/// all of them. An inverted index ([`inverted`]) is a secondary one with several entries for a row.
 pub struct IndexData {
     pub(crate) def: RowIndex,
     /// Encoding of each key column.
     pub(crate) keys: Box<[KeyColumn]>,
+    /// Class of each key column of an inverted index; empty for an ordered one.
+    pub(crate) classes: Box<[Class]>,
     pub(crate) tree: Index,
 }
 
@@ -342,7 +345,24 @@ impl IndexData {
             let column = &schema.columns[*column];
             KeyColumn { ty: column.ty, nullable: !column.not_null, descending: false }
         };
-        IndexData { keys: def.columns.iter().map(key).collect(), def: def.clone(), tree: Index::new() }
+        let classes = if def.method == IndexMethod::Gin { inverted::classes(schema, def) } else { Box::default() };
+        IndexData { keys: def.columns.iter().map(key).collect(), classes, def: def.clone(), tree: Index::new() }
+    }
+
+    /// An inverted index over nothing, for tests of its entries.
+    #[cfg(test)]
+    pub(crate) fn inverted_for_tests() -> IndexData {
+        IndexData {
+            keys: Box::default(),
+            classes: Box::new([Class::Array]),
+            def: RowIndex::default(),
+            tree: Index::new(),
+        }
+    }
+
+    /// The same index with other entries.
+    pub(crate) fn with_tree(&self, tree: Index) -> IndexData {
+        IndexData { def: self.def.clone(), keys: self.keys.clone(), classes: self.classes.clone(), tree }
     }
 
     /// Definition: name, columns, uniqueness.
@@ -355,6 +375,38 @@ impl IndexData {
     #[must_use]
     pub fn keys(&self) -> &[KeyColumn] {
         &self.keys
+    }
+
+    /// Whether a row may have several entries, by keys that have no order.
+    #[must_use]
+    pub fn is_inverted(&self) -> bool {
+        !self.classes.is_empty()
+    }
+
+    /// A key column of an inverted index.
+    #[must_use]
+    pub fn inverted_column(&self, at: usize) -> Option<inverted::Column> {
+        self.classes.get(at).map(|class| inverted::Column { at, class: *class })
+    }
+
+    /// Replaces `keys` by those of a row in an inverted index, sorted and distinct; none for a row that a partial index leaves
+    /// out.
+    ///
+    /// # Errors
+    /// XX001 if the row is damaged.
+    pub(crate) fn inverted_keys(&self, layout: &RowLayout, row: &[u8], keys: &mut Vec<u64>) -> Result<()> {
+        keys.clear();
+        if !self.covers(layout, row)? {
+            return Ok(());
+        }
+        for (at, column) in self.def.columns.iter().enumerate() {
+            if let Some(inverted) = self.inverted_column(at) {
+                inverted.push_keys(&layout.field(row, *column)?, keys)?;
+            }
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        Ok(())
     }
 
     /// Whether this is the table's primary index.
@@ -423,12 +475,13 @@ impl IndexData {
         }
     }
 
-    /// Appends the key of a row; true if equal keys are allowed, because one of its columns is NULL and NULLs are distinct. Appends nothing for
+    /// Appends the key of a row in an ordered index; true if equal keys are allowed, because one of its columns is NULL and NULLs are distinct. Appends nothing for
     /// a row that a partial index leaves out.
     ///
     /// # Errors
     /// 54000 if the key is too long; XX001 if the row is damaged.
     pub(crate) fn key_of(&self, layout: &RowLayout, row: &[u8], out: &mut Vec<u8>) -> Result<bool> {
+        debug_assert!(!self.is_inverted(), "BUG: the one key of a row in inverted index {}", self.def.id);
         if !self.covers(layout, row)? {
             return Ok(true);
         }
@@ -552,7 +605,30 @@ impl RowTable {
         key.extend_from_slice(&record.0.to_be_bytes());
     }
 
-    /// Removes the entries of a row from the secondary indexes in bit mask `which`.
+    /// The inverted indexes, with their positions among the secondary ones.
+    pub(crate) fn inverted(&self) -> impl Iterator<Item = (usize, &Arc<IndexData>)> {
+        self.secondary.iter().enumerate().filter(|(_, index)| index.is_inverted())
+    }
+
+    /// Removes the entries that only the newest version of a record has from the inverted indexes, before it is undone.
+    pub(crate) fn remove_inverted_entries(&self, record: RecordId, guard: &Guard) -> Result<()> {
+        let (mut keys, mut others) = (Vec::new(), Vec::new());
+        for (_, index) in self.inverted() {
+            let mut versions = self.records.record(record)?.versions(guard).map(Version::row);
+            let Some(newest) = versions.next().flatten() else { continue };
+            index.inverted_keys(&self.layout, newest, &mut keys)?;
+            for older in versions.flatten() {
+                index.inverted_keys(&self.layout, older, &mut others)?;
+                keys = inverted::without(&keys, &others).collect();
+            }
+            for key in &keys {
+                index.tree.remove(&inverted::entry(*key, record), guard);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the entries of a row from the ordered secondary indexes in bit mask `which`.
     pub(crate) fn remove_entries(&self, which: u64, record: RecordId, row: &[u8], guard: &Guard) -> Result<()> {
         let mut key = Vec::new();
         for (at, index) in self.secondary.iter().enumerate() {
@@ -576,6 +652,8 @@ pub(crate) struct Keys {
     ends: Vec<usize>,
     /// Bit mask of keys with a NULL.
     nulls: u64,
+    /// Keys for each inverted index that was encoded, by position. Its ordinary key is empty.
+    inverted: Vec<(usize, Vec<u64>)>,
 }
 
 impl Keys {
@@ -588,8 +666,13 @@ impl Keys {
         self.bytes.clear();
         self.ends.clear();
         self.nulls = 0;
+        self.inverted.clear();
         for (at, index) in table.secondary.iter().enumerate() {
-            if which & 1 << at != 0 {
+            if which & 1 << at != 0 && index.is_inverted() {
+                let mut keys = Vec::new();
+                index.inverted_keys(&table.layout, row, &mut keys)?;
+                self.inverted.push((at, keys));
+            } else if which & 1 << at != 0 {
                 let before = self.bytes.len();
                 let has_null = index.key_of(&table.layout, row, &mut self.bytes)?;
                 self.nulls |= u64::from(has_null) << at;
@@ -600,6 +683,11 @@ impl Keys {
             self.ends.push(self.bytes.len());
         }
         Ok(())
+    }
+
+    /// Keys for one inverted index; none if they were not encoded.
+    pub(crate) fn inverted(&self, at: usize) -> &[u64] {
+        self.inverted.iter().find(|(index, _)| *index == at).map_or(&[], |(_, keys)| keys)
     }
 
     pub(crate) fn has_null(&self, at: usize) -> bool {

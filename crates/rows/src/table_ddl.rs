@@ -8,6 +8,7 @@ use std::sync::Arc;
 use model::{Datum, Error, Lsn, Result, RowIndex, RowSchemaRef, SqlState};
 
 use crate::index::Index;
+use crate::inverted;
 use crate::locks::TxnId;
 use crate::record::Version;
 use crate::row::RowLayout;
@@ -30,7 +31,10 @@ impl Recovered {
     /// Bytes held until the indexes are built.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let of = |entries: &Entries| entries.keys.capacity() + entries.entries.capacity() * size_of::<Entry>();
+        let of = |entries: &Entries| {
+            let inverted = entries.inverted.capacity() * size_of::<(u64, u64)>();
+            entries.keys.capacity() + entries.entries.capacity() * size_of::<Entry>() + inverted
+        };
         (self.entries.iter().map(of).sum::<usize>() + self.free.capacity() * size_of::<u64>()) as u64
     }
 }
@@ -154,7 +158,7 @@ impl RowTable {
             let entries: Vec<Entries> = parts.iter_mut().map(|part| std::mem::take(&mut part.entries[at])).collect();
             let is_primary = at == 0 && self.primary.is_some();
             let tree = self.merged(index, is_primary, &entries, None, &show).map_err(|e| self.corrupt(&e))?;
-            Ok(Arc::new(IndexData { def: index.def.clone(), keys: index.keys.clone(), tree }))
+            Ok(Arc::new(index.with_tree(tree)))
         };
         let primary = self.primary.as_ref().map(|index| made(0, index, &mut parts)).transpose()?;
         let mut secondary = Vec::new();
@@ -183,7 +187,7 @@ impl RowTable {
     ) -> Result<()> {
         let build = |index: &Arc<IndexData>, is_primary| -> Result<Arc<IndexData>> {
             let tree = self.tree(index, is_primary, me, show)?;
-            Ok(Arc::new(IndexData { def: index.def.clone(), keys: index.keys.clone(), tree }))
+            Ok(Arc::new(index.with_tree(tree)))
         };
         let primary = self.primary.as_ref().filter(|index| which(index)).map(|index| build(index, true)).transpose()?;
         let mut secondary = self.secondary.clone();
@@ -230,6 +234,13 @@ impl RowTable {
         me: Option<TxnId>,
         show: &dyn Fn(&Datum<'_>) -> String,
     ) -> Result<Index> {
+        if index.is_inverted() {
+            let mut all = parts.iter().map(|part| part.inverted.as_slice()).collect::<Vec<_>>().concat();
+            // Stable, because that finds the runs that are sorted already.
+            all.sort();
+            let entry = |(key, record): (u64, u64)| (inverted::entry(key, RecordId(record)), record);
+            return Ok(Index::build(all.into_iter().map(entry)));
+        }
         let plain = |(key, _): (&[u8], &Entry)| key.len() - if is_primary { 0 } else { size_of::<u64>() };
         let (mut last, mut twice): (Option<(&[u8], &Entry)>, _) = (None, None);
         let tree = Index::build(Merge::of(parts).map_while(|entry| {
@@ -274,6 +285,8 @@ struct Entries {
     /// All keys, concatenated in the order of insertion.
     keys: Vec<u8>,
     entries: Vec<Entry>,
+    /// Keys and record numbers of an inverted index, in place of the above.
+    inverted: Vec<(u64, u64)>,
 }
 
 struct Entry {
@@ -297,6 +310,12 @@ impl Entries {
         record: RecordId,
         row: &[u8],
     ) -> Result<()> {
+        if index.is_inverted() {
+            let mut keys = Vec::new();
+            index.inverted_keys(layout, row, &mut keys)?;
+            self.inverted.extend(keys.into_iter().map(|key| (key, record.0)));
+            return Ok(());
+        }
         let start = self.keys.len();
         let has_null = index.key_of(layout, row, &mut self.keys)?;
         if self.keys.len() == start {
@@ -321,6 +340,7 @@ impl Entries {
     }
 
     fn sort(&mut self) {
+        self.inverted.sort_unstable();
         let keys = &self.keys;
         self.entries.sort_unstable_by(|one, other| compare((one.key(keys), one), (other.key(keys), other)));
     }

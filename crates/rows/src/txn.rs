@@ -29,6 +29,7 @@ use env::Event;
 use model::{Error, Lsn, Result, SqlState, TableId};
 
 use self::hidden::Hidden;
+use crate::inverted;
 use crate::locks::{LockMode, LockName, Request, TxnId, WaitPolicy};
 use crate::read_set::ReadSet;
 use crate::reclaim;
@@ -142,10 +143,10 @@ struct Write {
     created: bool,
     /// Whether it gave the record a deferrable key, which must be checked before the commit.
     unchecked: bool,
-    /// Bit mask of secondary indexes that got an entry for this write.
+    /// Bit mask of ordered secondary indexes that got an entry for this write.
     added: u64,
     /// Index entries that are garbage after the commit: position of the secondary index, and the
-    /// whole key.
+    /// whole key, or the keys of an inverted index.
     stale: Vec<(usize, Box<[u8]>)>,
 }
 
@@ -816,6 +817,17 @@ impl Txn {
                 write.stale.push((at, entry.into()));
             }
         }
+        for (at, index) in table.inverted() {
+            let (before, after) = (before.inverted(at), after.inverted(at));
+            for key in inverted::without(after, before) {
+                // An older version may have the entry already. Undo looks at the versions to know.
+                let _: std::result::Result<(), u64> = index.tree.insert(&inverted::entry(key, record), record.0, guard);
+            }
+            let stale = inverted::packed(inverted::without(before, after));
+            if !stale.is_empty() {
+                write.stale.push((at, stale));
+            }
+        }
         // Add the version last: readers that find the entries earlier see no row yet.
         let bytes = slot.push(self.id, row, guard) as i64;
         table.records.add_bytes(bytes);
@@ -1113,6 +1125,7 @@ impl Write {
         let slot = table.records.record(record)?;
         if let Some(row) = slot.newest(guard).and_then(Version::row) {
             table.remove_entries(added, record, row, guard)?;
+            table.remove_inverted_entries(record, guard)?;
             if let Some(index) = table.primary.as_ref().filter(|_| created) {
                 let mut key = Vec::new();
                 index.key_of(&table.layout, row, &mut key)?;

@@ -464,8 +464,11 @@ impl Draft<'_> {
     fn check_users(&mut self, at: usize, old: Type) -> Result<()> {
         let ty = self.next.columns[at].ty;
         let rewritten = self.filled.contains_key(&at);
-        if indexes(&self.next).any(|index| index.columns.contains(&at)) {
-            types::check_ordered(ty)?;
+        for index in indexes(&self.next) {
+            for (place, _) in index.columns.iter().enumerate().filter(|(_, column)| **column == at) {
+                let class = index.keys.get(place).and_then(|key| key.operator_class.as_deref());
+                types::check_indexed(index.method, ty, class)?;
+            }
         }
         let table = self.table()?;
         for check in &self.next.checks {

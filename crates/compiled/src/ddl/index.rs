@@ -1,6 +1,6 @@
 //! CREATE INDEX and ALTER INDEX; `drop` has DROP INDEX.
 
-use model::{Error, Result, RowIndex, RowIndexKey, SqlState, Type};
+use model::{Error, IndexMethod, Result, RowIndex, RowIndexKey, SqlState, Type};
 use parser::ast::{
     self, AlterTableAction, Expr, ExprKind, Ident, IndexElement, IndexKey, NullsOrder, Pos, SortDirection,
 };
@@ -28,7 +28,7 @@ pub(super) fn create(
         }
         return Err(super::no_relation(&table_name, &create.table));
     };
-    check_method(create)?;
+    let method = method(create)?;
     let mut draft = Draft::of(&table, catalog, session);
     options(create, &mut draft)?;
     let name = create.name.as_ref().map(Ident::to_string);
@@ -47,11 +47,11 @@ pub(super) fn create(
     let mut index = RowIndex {
         unique: create.unique,
         nulls_not_distinct: !create.nulls_distinct,
-        hash: create.method.as_deref() == Some("hash"),
+        method,
         ..RowIndex::default()
     };
     for ((element, expr), name) in create.elements.iter().zip(&exprs).zip(&names) {
-        let (at, key) = key(element, expr, name, &mut draft)?;
+        let (at, key) = key((method, element), expr, name, &mut draft)?;
         index.columns.push(at);
         index.keys.push(key);
     }
@@ -97,25 +97,38 @@ fn is_one_direction(create: &ast::CreateIndex) -> bool {
     all(false) || all(true)
 }
 
-/// Checks the access method. A hash index is a tree here too, with the limits that it has in PostgreSQL.
-fn check_method(create: &ast::CreateIndex) -> Result<()> {
-    let unsupported = |what: &str| Err(Error::unsupported(format!("access method \"hash\" does not support {what}")));
-    match create.method.as_deref() {
-        None | Some("btree") => {}
-        Some("hash") if create.unique => return unsupported("unique indexes"),
-        Some("hash") if !create.include.is_empty() => return unsupported("included columns"),
-        Some("hash") if create.elements.len() > 1 => return unsupported("multicolumn indexes"),
-        Some("hash") => {}
-        Some(method @ ("gin" | "gist" | "brin" | "spgist")) => {
+/// The access method, with the limits that it has in PostgreSQL.
+fn method(create: &ast::CreateIndex) -> Result<IndexMethod> {
+    let method = match create.method.as_deref() {
+        None | Some("btree") => return Ok(IndexMethod::Btree),
+        Some("hash") => IndexMethod::Hash,
+        Some("gin") => IndexMethod::Gin,
+        Some(method @ ("gist" | "brin" | "spgist")) => {
             return Err(create::unsupported(&format!("access method \"{method}\""))
-                .with_hint("indexes of rows tables are ordered: leave USING out, or say USING btree"));
+                .with_hint("indexes of rows tables are ordered (USING btree) or inverted (USING gin)"));
         }
         Some(method) => {
             let text = format!("access method \"{method}\" does not exist");
             return Err(Error::new(SqlState::UNDEFINED_OBJECT, text));
         }
+    };
+    let is_descending = |element: &IndexElement| element.direction != SortDirection::Default;
+    let limits = [
+        (create.unique, "unique indexes"),
+        (!create.include.is_empty(), "included columns"),
+        (method == IndexMethod::Hash && create.elements.len() > 1, "multicolumn indexes"),
+        (method == IndexMethod::Gin && create.elements.iter().any(is_descending), "ASC/DESC options"),
+        (
+            method == IndexMethod::Gin && create.elements.iter().any(|one| one.nulls != NullsOrder::Default),
+            "NULLS FIRST/LAST options",
+        ),
+    ];
+    match limits.iter().find(|(is_exceeded, _)| *is_exceeded) {
+        None => Ok(method),
+        Some((_, what)) => {
+            Err(Error::unsupported(format!("access method \"{}\" does not support {what}", method.name())))
+        }
     }
-    Ok(())
 }
 
 /// The expression of a key, without parentheses around a name.
@@ -129,8 +142,8 @@ fn expression(key: &IndexKey) -> Expr {
 fn options(create: &ast::CreateIndex, draft: &mut Draft<'_>) -> Result<()> {
     for option in &create.options {
         let name = option.full_name();
-        // Indexes have no pages here, so it has no effect.
-        if name != "deduplicate_items" {
+        // Indexes have neither pages nor lists of pending entries here, so these have no effect.
+        if !matches!(&*name, "deduplicate_items" | "fastupdate" | "gin_pending_list_limit") {
             draft.notices.push(create::ignored_option(&name)?);
         }
     }
@@ -139,7 +152,12 @@ fn options(create: &ast::CreateIndex, draft: &mut Draft<'_>) -> Result<()> {
 }
 
 /// Position and properties of a key; an expression gets a hidden column called `name`.
-fn key(element: &IndexElement, expr: &Expr, name: &str, draft: &mut Draft<'_>) -> Result<(usize, RowIndexKey)> {
+fn key(
+    (method, element): (IndexMethod, &IndexElement),
+    expr: &Expr,
+    name: &str,
+    draft: &mut Draft<'_>,
+) -> Result<(usize, RowIndexKey)> {
     let (mut expr, mut collation) = (expr, element.collation.as_ref());
     if let ExprKind::Collate(collate) = &expr.kind {
         (expr, collation) = (&collate.expr, collation.or(Some(&collate.collation)));
@@ -159,7 +177,10 @@ fn key(element: &IndexElement, expr: &Expr, name: &str, draft: &mut Draft<'_>) -
         NullsOrder::First => true,
         NullsOrder::Last => false,
     };
-    let operator_class = element.operator_class.as_ref().map(|class| operator_class(class, ty)).transpose()?.flatten();
+    let operator_class = match method {
+        IndexMethod::Gin => types::inverted_class(element.operator_class.as_ref().map(|class| class.name.as_str()), ty)?,
+        _ => element.operator_class.as_ref().map(|class| operator_class(class, ty)).transpose()?.flatten(),
+    };
     let collation =
         collation.filter(|collation| collation.name != "default").map(|collation| collation.name.to_string());
     Ok((at, RowIndexKey { descending, nulls_first, operator_class, collation }))

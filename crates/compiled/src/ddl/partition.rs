@@ -595,7 +595,7 @@ fn is_same_index((table, index): (&RowSchema, &RowIndex), (other, of_other): (&R
         index.columns.iter().chain(&index.include).chain(&index.predicate).map(|at| described(table, *at)).collect()
     };
     let shape = |index: &RowIndex| {
-        let flags = (index.predicate.is_some(), index.unique, index.deferral, index.nulls_not_distinct, index.hash);
+        let flags = (index.predicate.is_some(), index.unique, index.deferral, index.nulls_not_distinct, index.method);
         (index.columns.len(), index.include.len(), flags)
     };
     shape(index) == shape(of_other) && index.keys == of_other.keys && all(table, index) == all(other, of_other)

@@ -1,9 +1,11 @@
 //! Column types in definition statements.
 
 use catalog::{TypeKind, builtin};
-use model::{Error, Result, SqlState, Type, user_types};
+use model::{Error, IndexMethod, Result, SqlState, Type, user_types};
 use parser::ast::TypeName;
+use rows::inverted::Class;
 
+use crate::inverted;
 use crate::stored_expressions::named_type;
 
 /// A declared type. `is_serial`: the column gets a sequence.
@@ -66,9 +68,50 @@ pub(super) fn check_ordered(ty: Type) -> Result<()> {
     if ty.is_ordered() {
         return Ok(());
     }
-    let text = format!("data type {} has no default operator class for access method \"btree\"", ty.sql_name());
+    Err(no_default_class(ty, "btree"))
+}
+
+/// Checks the type of a key against its index.
+///
+/// # Errors
+/// As [`check_ordered`] and [`inverted_class`].
+pub(super) fn check_indexed(method: IndexMethod, ty: Type, class: Option<&str>) -> Result<()> {
+    match method {
+        IndexMethod::Gin => inverted_class(class, ty).map(|_| ()),
+        IndexMethod::Btree | IndexMethod::Hash => check_ordered(ty),
+    }
+}
+
+/// The name of an operator class for inverted indexes, if it is not the type's default.
+///
+/// # Errors
+/// 42704 for a type without one, and for an unknown one; 42804 for one of another type.
+pub(super) fn inverted_class(written: Option<&str>, ty: Type) -> Result<Option<String>> {
+    let known = inverted::class_of(ty).map_or(&[][..], Class::names);
+    let Some(name) = written else {
+        return match known.is_empty() {
+            false => Ok(None),
+            true => Err(no_default_class(ty, "gin")),
+        };
+    };
+    if known.first() == Some(&name) {
+        return Ok(None);
+    }
+    if known.contains(&name) {
+        return Ok(Some(name.to_owned()));
+    }
+    if matches!(name, "jsonb_ops" | "jsonb_path_ops" | "array_ops") {
+        let text = format!("operator class \"{name}\" does not accept data type {}", ty.sql_name());
+        return Err(Error::new(SqlState::DATATYPE_MISMATCH, text));
+    }
+    let text = format!("operator class \"{name}\" does not exist for access method \"gin\"");
+    Err(Error::new(SqlState::UNDEFINED_OBJECT, text))
+}
+
+fn no_default_class(ty: Type, method: &str) -> Error {
+    let text = format!("data type {} has no default operator class for access method \"{method}\"", ty.sql_name());
     let hint = "You must specify an operator class for the index or define a default operator class for the data type.";
-    Err(Error::new(SqlState::UNDEFINED_OBJECT, text).with_hint(hint))
+    Error::new(SqlState::UNDEFINED_OBJECT, text).with_hint(hint)
 }
 
 /// Name of PostgreSQL's default B-tree operator class; `None` for types without an order.

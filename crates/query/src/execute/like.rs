@@ -165,13 +165,13 @@ impl<'a> Source<'a> {
         let plain = rows.secondary.iter().filter(|index| !index.constraint);
         let statement = |index: &model::RowIndex| {
             let unique = if index.unique { "UNIQUE " } else { "" };
-            let method = if index.hash { " USING hash" } else { "" };
+            let method = index.method.name();
             let keys: Vec<String> = (0..index.columns.len()).map(|at| key(rows, index, at)).collect();
             let predicate = index.predicate.and_then(|at| rows.columns[at].generated.as_ref());
             let filter = predicate.map_or_else(String::new, |predicate| format!(" WHERE {predicate}"));
             let (keys, include) = (keys.join(", "), included(rows, index));
             let nulls = nulls(index);
-            format!("CREATE {unique}INDEX ON {target}{method} ({keys}){include}{nulls}{filter}")
+            format!("CREATE {unique}INDEX ON {target} USING {method} ({keys}){include}{nulls}{filter}")
         };
         plain.map(statement).collect()
     }
@@ -188,8 +188,10 @@ fn key(rows: &RowSchema, index: &model::RowIndex, at: usize) -> String {
         let model::RowIndexKey { descending, nulls_first, operator_class, collation } = properties;
         text.extend(collation.iter().map(|name| format!(" COLLATE {}", quoted_name(name))));
         text.extend(operator_class.iter().map(|name| format!(" {}", quoted_name(name))));
-        text.push_str(if *descending { " DESC" } else { "" });
-        text.push_str(if *nulls_first { " NULLS FIRST" } else { " NULLS LAST" });
+        if index.method != model::IndexMethod::Gin {
+            text.push_str(if *descending { " DESC" } else { "" });
+            text.push_str(if *nulls_first { " NULLS FIRST" } else { " NULLS LAST" });
+        }
     }
     text
 }

@@ -1,6 +1,7 @@
 //! Tests of transactions: pairs of concurrent transactions, and random histories against a map.
 
 mod deferrable;
+mod inverted;
 #[cfg(shuttle)]
 mod modelled;
 mod partial;

@@ -32,6 +32,7 @@ mod tree;
 pub use access::subscript;
 pub(crate) use compose::{key, object, objects};
 pub use edit::assign;
+pub use path::{PathNeeds, path_needs};
 
 use catalog::TypeId;
 

@@ -4,6 +4,7 @@ mod ast;
 mod datetime;
 mod exec;
 mod lexer;
+mod needs;
 mod parser;
 mod pattern;
 mod predicate;
@@ -13,6 +14,8 @@ use std::rc::Rc;
 
 use catalog::TypeId;
 use model::{Datum, Error, Result, SqlState};
+
+pub use self::needs::PathNeeds;
 
 use self::ast::Path;
 use self::exec::{Execution, Fault, Item, Outcome};
@@ -43,6 +46,15 @@ fn parsed(text: &str) -> Result<Rc<Path>> {
     let path = Rc::new(parser::parse(text)?);
     LAST.with_borrow_mut(|last| *last = Some((text.to_owned(), Rc::clone(&path))));
     Ok(path)
+}
+
+/// What a document needs so that a path finds something in it (`@?`), or is true of it (`@@`).
+///
+/// # Errors
+/// 42601 for text that is no path.
+pub fn path_needs(path: &str, is_match: bool) -> Result<PathNeeds> {
+    let path = parsed(path)?;
+    Ok(if is_match { needs::of_match(&path.root) } else { needs::of_exists(&path.root) })
 }
 
 /// Evaluates the path of a call: (target, path, vars, silent). `None` for an error that `silent` suppresses.
