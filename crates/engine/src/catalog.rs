@@ -966,6 +966,15 @@ pub(crate) fn check_row_schema(table: &RowSchema) -> Result<()> {
     {
         return Err(invalid(table, "has a primary key that is not unique, or has a column that may be NULL"));
     }
+    let is_inverted = |index: &&RowIndex| index.method == IndexMethod::Gin;
+    let has_keys = |index: &RowIndex| {
+        let has_class = |at: &usize| rows::inverted::Class::of(table.columns[*at].ty, None).is_some();
+        !index.unique && !index.constraint && index.columns.iter().all(has_class)
+    };
+    if let Some(index) = table.secondary.iter().chain(&table.primary).filter(is_inverted).find(|one| !has_keys(one)) {
+        let text = format!("has inverted index \"{}\" that is unique or over a type without keys", index.name);
+        return Err(invalid(table, &text));
+    }
     check_deferrable_keys(table)?;
     for key in &table.foreign_keys {
         check_positions(table, &key.name, &key.columns)?;

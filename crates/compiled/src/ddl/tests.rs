@@ -595,7 +595,7 @@ fn unsupported_features_are_named_in_the_error() {
         ("create sequence s restart", "RESTART of a new sequence is not supported"),
         ("create table x (a text default version())", "DEFAULT expression version() is not supported on rows tables"),
         ("alter table t add r bigint default lastval()", "volatile functions are not supported here"),
-        ("create index on t using gin (a)", "access method \"gin\" is not supported on rows tables"),
+        ("create index on t using gist (a)", "access method \"gist\" is not supported on rows tables"),
         ("create unique index on t using hash (a)", "access method \"hash\" does not support unique indexes"),
         ("create index on t (b gin_trgm_ops)", "operator class gin_trgm_ops is not supported on rows tables"),
         ("create table x (a int) with (orientation = column)", "orientation = column is not supported"),

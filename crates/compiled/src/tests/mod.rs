@@ -7,6 +7,7 @@ mod deferrable;
 mod expression_indexes;
 mod expressions;
 mod golden;
+mod inverted_indexes;
 mod isolation;
 mod loads;
 mod lookups;
