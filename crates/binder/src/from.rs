@@ -554,12 +554,6 @@ impl Binder<'_> {
         };
         let left_columns = visible_columns(&left_sources);
         let right_columns = visible_columns(&right_sources);
-        if join.as_of.is_some() && matches!(kind, JoinKind::Right | JoinKind::Full) {
-            let text = "ASOF RIGHT JOIN and ASOF FULL JOIN are not supported";
-            return Err(model::Error::unsupported(text).with_hint(
-                "ASOF LEFT JOIN keeps all rows of the left table; those of the right table can be added by UNION ALL",
-            ));
-        }
         let mut matched = None;
         let (merged, on, using_alias) = match (&join.constraint, join.natural) {
             (JoinConstraint::Using(names, alias), _)
@@ -609,14 +603,14 @@ impl Binder<'_> {
                     Some(matching) => Some(self.join_condition(scope, matching, sources.0, sources.1)?),
                     None => matched,
                 };
-                let is_inner = as_of.matching.is_none() && kind == JoinKind::Inner;
-                let keeps_left = match as_of.rows {
+                let kind = match as_of.rows {
                     // With MATCH_CONDITION as in Snowflake: all rows of the left table.
-                    AsOfRows::Pairs => !is_inner,
-                    AsOfRows::Matched => false,
-                    AsOfRows::Unmatched => true,
+                    AsOfRows::Pairs if kind == JoinKind::Inner && as_of.matching.is_some() => JoinKind::Left,
+                    AsOfRows::Pairs => kind,
+                    AsOfRows::Matched => JoinKind::Inner,
+                    AsOfRows::Unmatched => JoinKind::Left,
                 };
-                let rel = self.as_of_join(keeps_left, left, right, on, matching)?;
+                let rel = self.as_of_join(kind, left, right, on, matching)?;
                 match as_of.rows {
                     AsOfRows::Pairs => rel,
                     AsOfRows::Matched => return Ok((rel, left_sources)),
@@ -658,7 +652,7 @@ impl Binder<'_> {
 
     fn as_of_join(
         &mut self,
-        left_outer: bool,
+        kind: JoinKind,
         left: Rel,
         right: Rel,
         on: Option<Expr>,
@@ -683,18 +677,23 @@ impl Binder<'_> {
             return Err(model::Error::new(SqlState::SYNTAX_ERROR, text)
                 .with_hint("for example: AND a.time - b.time <= interval '5 minutes'"));
         }
-        Ok(Rel::AsOfJoin { left_outer, left: Box::new(left), right: Box::new(right), on, matching })
+        Ok(Rel::AsOfJoin { kind, left: Box::new(left), right: Box::new(right), on, matching })
     }
 
-    /// Takes the only inequality out of a condition that compares a value of the left side with one of the right side.
+    /// Takes the inequality out of a condition that compares a value of the left side with one of the right side. Of several the
+    /// one that compares columns, without arithmetic, is that of the times.
     fn nearest_of(&self, on: Option<Expr>, left: &Rel, right: &Rel) -> Result<(Option<Expr>, Expr)> {
         let conditions = match on {
             Some(Expr { kind: ExprKind::And(list), .. }) => list,
             on => on.into_iter().collect(),
         };
         let sides = Sides::of(left, right);
-        let (mut inequalities, rest): (Vec<Expr>, Vec<Expr>) =
-            conditions.into_iter().partition(|one| self.is_inequality(one) && sides.compared(one).is_some());
+        let is_column = |value: &Expr| matches!(value.kind, ExprKind::Column(_));
+        let is_compared = |one: &Expr| self.is_inequality(one) && sides.compared(one).is_some();
+        let is_of_columns = |one: &Expr| sides.compared(one).is_some_and(|(one, other)| is_column(one) && is_column(other));
+        let is_only = conditions.iter().filter(|one| is_compared(one)).count() == 1;
+        let is_matching = |one: &Expr| is_compared(one) && (is_only || is_of_columns(one));
+        let (mut inequalities, rest): (Vec<Expr>, Vec<Expr>) = conditions.into_iter().partition(is_matching);
         match (inequalities.pop(), inequalities.is_empty()) {
             (Some(matching), true) => Ok((Self::conjunction(rest), matching)),
             _ => Err(no_comparison()),

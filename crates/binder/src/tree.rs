@@ -278,8 +278,8 @@ pub enum Rel {
     },
     /// The row of the right input that is nearest, of those that fulfil the condition.
     AsOfJoin {
-        /// Whether rows of the left input without such a row are kept.
-        left_outer: bool,
+        /// Which rows without a match are kept.
+        kind: JoinKind,
         /// Left input.
         left: Box<Rel>,
         /// Right input.

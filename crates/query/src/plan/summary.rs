@@ -39,9 +39,13 @@ pub(super) fn expanded(session: &mut Session, statement: &Parsed, of: &Query, ty
         // Writing to a string cannot fail.
         let _ = write!(names, "{separator}c{at}");
         let _ = write!(aggregates, ", {}", Aggregates::of(column.ty).list(at));
+        // The sketch is near the values of whole numbers, not at them.
+        let is_whole = matches!(column.ty, TypeId::INT2 | TypeId::INT4 | TypeId::INT8);
+        let quartile = |n: usize| if is_whole { format!("round(q{at}[{n}])") } else { format!("q{at}[{n}]") };
+        let quartiles = [1, 2, 3].map(quartile).join(", ");
         let _ = write!(
             rows,
-            "{separator}({at}, {name}, {ty}, min{at}, max{at}, unique{at}, avg{at}, std{at}, q{at}[1], q{at}[2], q{at}[3], n, \
+            "{separator}({at}, {name}, {ty}, min{at}, max{at}, unique{at}, avg{at}, std{at}, {quartiles}, n, \
              CASE n WHEN 0 THEN NULL ELSE round(100.0 * (n - count{at}) / n, 2) END)"
         );
     }

@@ -73,9 +73,8 @@ fn nearest(join: Join) -> Result<Transformed<LogicalPlan>> {
     let mut conditions: Vec<Expr> = join.on.iter().map(|(left, right)| left.clone().eq(right.clone())).collect();
     conditions.extend(conjuncts.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, one)| one.clone()));
     let time = marked(&conjuncts[at]).cloned().unwrap_or_else(|| conjuncts[at].clone());
-    let keeps_left = join.join_type == JoinType::Left;
     let (left, right) = (Arc::unwrap_or_clone(join.left), Arc::unwrap_or_clone(join.right));
-    let mut node = Nearest::new(left, right, Condition { time, ..Condition::default() }, keeps_left)?;
+    let mut node = Nearest::new(left, right, Condition { time, ..Condition::default() }, join.join_type)?;
     node.take(conditions)?;
     node.check()?;
     Ok(Transformed::yes(node.into_plan()))
@@ -90,7 +89,9 @@ fn marked(expr: &Expr) -> Option<&Expr> {
 
 /// Pushes conditions on the left side below the join. The optimizer cannot know that this is allowed.
 fn below(filter: Filter) -> Result<Transformed<LogicalPlan>> {
-    let Some(node) = Nearest::of(&filter.input) else { return Ok(Transformed::no(LogicalPlan::Filter(filter))) };
+    let Some(node) = Nearest::of(&filter.input).filter(|node| !keeps_right(node.kind)) else {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    };
     let is_left = |one: &Expr| {
         let columns = one.column_refs();
         !columns.is_empty() && columns.iter().all(|column| node.left.schema().has_column(column)) && !has_subquery(one)
@@ -99,7 +100,7 @@ fn below(filter: Filter) -> Result<Transformed<LogicalPlan>> {
         split_conjunction(&filter.predicate).into_iter().cloned().partition(is_left);
     let Some(left) = conjunction(left) else { return Ok(Transformed::no(LogicalPlan::Filter(filter))) };
     let side = LogicalPlan::Filter(Filter::try_new(left, Arc::new(node.left.clone()))?);
-    let node = Nearest::new(side, node.right.clone(), node.condition.clone(), node.keeps_left)?;
+    let node = Nearest::new(side, node.right.clone(), node.condition.clone(), node.kind)?;
     let plan = node.into_plan();
     Ok(Transformed::yes(match conjunction(rest) {
         Some(rest) => LogicalPlan::Filter(Filter::try_new(rest, Arc::new(plan))?),
@@ -123,11 +124,23 @@ struct Condition {
     equal: Vec<Expr>,
     /// Conditions that the pair of a row with its nearest one must fulfil, such as a tolerance.
     also: Vec<Expr>,
+    /// Conditions on the right side without which a row is not nearest to any, if its rows are kept without a match.
+    candidates: Vec<Expr>,
+}
+
+/// Whether rows of the left side without a match are kept.
+pub(super) fn keeps_left(kind: JoinType) -> bool {
+    matches!(kind, JoinType::Left | JoinType::Full)
+}
+
+/// Whether rows of the right side that are nearest to none are kept.
+pub(super) fn keeps_right(kind: JoinType) -> bool {
+    matches!(kind, JoinType::Right | JoinType::Full)
 }
 
 impl Condition {
     fn parts(&self) -> impl Iterator<Item = &Expr> {
-        self.equal.iter().chain(&self.also).chain([&self.time])
+        self.equal.iter().chain(&self.also).chain(&self.candidates).chain([&self.time])
     }
 }
 
@@ -137,21 +150,24 @@ struct Nearest {
     left: LogicalPlan,
     right: LogicalPlan,
     condition: Condition,
-    /// Left join: rows of the left side without a match are kept.
-    keeps_left: bool,
+    /// Which rows without a match are kept.
+    kind: JoinType,
     schema: DFSchemaRef,
 }
 
 impl Nearest {
-    fn new(left: LogicalPlan, right: LogicalPlan, condition: Condition, keeps_left: bool) -> Result<Nearest> {
-        let mut fields: Vec<_> =
-            left.schema().iter().map(|(table, field)| (table.cloned(), Arc::clone(field))).collect();
-        fields.extend(right.schema().iter().map(|(table, field)| {
-            let field = if keeps_left { Arc::new(Field::clone(field).with_nullable(true)) } else { Arc::clone(field) };
-            (table.cloned(), field)
-        }));
+    fn new(left: LogicalPlan, right: LogicalPlan, condition: Condition, kind: JoinType) -> Result<Nearest> {
+        let fields_of = |side: &LogicalPlan, may_lack: bool| -> Vec<_> {
+            let field = |field: &Arc<Field>| match may_lack {
+                true => Arc::new(Field::clone(field).with_nullable(true)),
+                false => Arc::clone(field),
+            };
+            side.schema().iter().map(|(table, one)| (table.cloned(), field(one))).collect()
+        };
+        let mut fields = fields_of(&left, keeps_right(kind));
+        fields.extend(fields_of(&right, keeps_left(kind)));
         let schema = Arc::new(DFSchema::new_with_metadata(fields, left.schema().metadata().clone())?);
-        Ok(Nearest { left, right, condition, keeps_left, schema })
+        Ok(Nearest { left, right, condition, kind, schema })
     }
 
     /// Takes the conditions besides that of the times: those about the right side alone say which of its rows can be
@@ -162,7 +178,9 @@ impl Nearest {
             let is_of_right = !columns.is_empty()
                 && columns.iter().all(|column| self.right.schema().has_column(column))
                 && !has_subquery(&one);
-            if is_of_right {
+            if is_of_right && keeps_right(self.kind) {
+                self.condition.candidates.push(one);
+            } else if is_of_right {
                 self.right = LogicalPlan::Filter(Filter::try_new(one.clone(), Arc::new(self.right.clone()))?);
             } else if matches!(self.sides(&one), Some((_, Operator::Eq, _))) {
                 self.condition.equal.push(one);
@@ -255,9 +273,8 @@ impl UserDefinedLogicalNodeCore for Nearest {
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.keeps_left { "Left" } else { "Inner" };
-        write!(f, "AsOfJoin: {kind}, {}", self.condition.time)?;
-        let others = self.condition.equal.iter().chain(&self.condition.also);
+        write!(f, "AsOfJoin: {}, {}", self.kind, self.condition.time)?;
+        let others = self.condition.equal.iter().chain(&self.condition.also).chain(&self.condition.candidates);
         others.into_iter().try_for_each(|one| write!(f, ", {one}"))
     }
 
@@ -267,8 +284,9 @@ impl UserDefinedLogicalNodeCore for Nearest {
         };
         // The optimizer adds aliases to preserve the names of expressions that it changes.
         let mut equal: Vec<Expr> = exprs.into_iter().map(Expr::unalias).collect();
-        let also = equal.split_off(self.condition.equal.len().min(equal.len()));
-        Nearest::new(left, right, Condition { time: time.unalias(), equal, also }, self.keeps_left)
+        let mut also = equal.split_off(self.condition.equal.len().min(equal.len()));
+        let candidates = also.split_off(self.condition.also.len().min(also.len()));
+        Nearest::new(left, right, Condition { time: time.unalias(), equal, also, candidates }, self.kind)
     }
 }
 
@@ -303,12 +321,15 @@ impl ExtensionPlanner for Planner {
         let backwards = matches!(op, Operator::LtEq | Operator::Lt);
         let also = conjunction(node.condition.also.iter().cloned());
         let also = also.map(|also| planner.create_physical_expr(&also, &node.schema, session, context)).transpose()?;
+        let candidates = conjunction(node.condition.candidates.iter().cloned());
+        let candidates = candidates.map(|one| physical(&one, &node.right)).transpose()?;
         let matching = Matching {
             by,
             also,
+            candidates,
             order: SortOptions { descending: backwards, nulls_first: true },
             strict: matches!(op, Operator::Gt | Operator::Lt),
-            keeps_left: node.keeps_left,
+            kind: node.kind,
         };
         let schema = Arc::clone(node.schema.inner());
         Ok(Some(Arc::new(NearestExec::new(Arc::clone(left), Arc::clone(right), schema, matching))))

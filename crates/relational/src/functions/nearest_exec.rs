@@ -1,7 +1,8 @@
 //! Physical operator of `ASOF JOIN`: a merge of both sides, sorted by keys and time.
 //!
 //! It remembers one row of the right side: the last one that is not after the current left row. It buffers one batch of
-//! the left side, and the batches of the right side that are read while that batch is joined.
+//! the left side, and the batches of the right side that are read while that batch is joined. If rows of the right side are
+//! kept without a match, they come when their batch is passed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use arrow_schema::{SchemaRef, SortOptions};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::{filter_record_batch, interleave, not, nullif, prep_null_mask_filter, take};
 use datafusion::arrow::row::{RowConverter, Rows, SortField};
-use datafusion::common::Result;
+use datafusion::common::{JoinType, Result};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{
@@ -25,6 +26,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt};
 
+use super::nearest::{keeps_left, keeps_right};
 use crate::errors::external;
 
 /// Join condition.
@@ -38,8 +40,10 @@ pub(super) struct Matching {
     pub(super) order: SortOptions,
     /// Whether rows with equal times do not match.
     pub(super) strict: bool,
-    /// Left join: rows of the left side without a match are kept.
-    pub(super) keeps_left: bool,
+    /// Condition on a row of the right side without which it is nearest to none.
+    pub(super) candidates: Option<Arc<dyn PhysicalExpr>>,
+    /// Which rows without a match are kept.
+    pub(super) kind: JoinType,
 }
 
 impl Matching {
@@ -87,8 +91,7 @@ impl NearestExec {
 
 impl DisplayAs for NearestExec {
     fn fmt_as(&self, _form: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.matching.keeps_left { "Left" } else { "Inner" };
-        write!(f, "AsOfJoinExec: {kind}")?;
+        write!(f, "AsOfJoinExec: {}", self.matching.kind)?;
         self.matching.by.iter().try_for_each(|(left, right)| write!(f, ", {left} with {right}"))
     }
 }
@@ -133,9 +136,7 @@ impl ExecutionPlan for NearestExec {
             visit(left)?;
             visit(right)?;
         }
-        if let Some(also) = &self.matching.also {
-            visit(also)?;
-        }
+        self.matching.also.iter().chain(&self.matching.candidates).try_for_each(|one| visit(one).map(|_| ()))?;
         Ok(TreeNodeRecursion::Continue)
     }
 
@@ -151,13 +152,19 @@ impl ExecutionPlan for NearestExec {
         let right = self.right.execute(partition, context)?;
         let walk = Walk::new(Arc::clone(&self.matching), Arc::clone(&self.schema), &self.left, right)?;
         let output = futures::stream::try_unfold((walk, left), async |(mut walk, mut left)| {
-            while let Some(batch) = left.next().await.transpose()? {
-                let batch = walk.join(&batch).await?;
+            loop {
+                let batch = match walk.unmatched.pop() {
+                    Some(batch) => batch,
+                    None => match left.next().await.transpose()? {
+                        Some(batch) => walk.join(&batch).await?,
+                        None if walk.end().await? => continue,
+                        None => return Ok(None),
+                    },
+                };
                 if batch.num_rows() > 0 {
                     return Ok(Some((batch, (walk, left))));
                 }
             }
-            Ok(None)
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), output.into_stream().boxed())))
     }
@@ -198,6 +205,13 @@ struct Passed {
     place: (usize, usize),
 }
 
+/// A batch of the right side.
+struct Seen {
+    batch: RecordBatch,
+    /// Whether each row has been a match; empty if that does not matter.
+    is_matched: Vec<bool>,
+}
+
 /// State of the merge.
 struct Walk {
     matching: Arc<Matching>,
@@ -207,7 +221,9 @@ struct Walk {
     times: RowConverter,
     input: SendableRecordBatchStream,
     /// Batches of the right side that may match rows of the current left batch.
-    seen: Vec<RecordBatch>,
+    seen: Vec<Seen>,
+    /// Rows of the right side without a match, to be returned.
+    unmatched: Vec<RecordBatch>,
     right: Option<Right>,
     passed: Option<Passed>,
 }
@@ -225,7 +241,17 @@ impl Walk {
         let time = fields.pop().ok_or_else(|| external(model::Error::bug("an ASOF JOIN without times")))?;
         let keys = if fields.is_empty() { None } else { Some(RowConverter::new(fields)?) };
         let times = RowConverter::new(vec![time])?;
-        Ok(Walk { matching, schema, keys, times, input, seen: Vec::new(), right: None, passed: None })
+        Ok(Walk {
+            matching,
+            schema,
+            keys,
+            times,
+            input,
+            seen: Vec::new(),
+            unmatched: Vec::new(),
+            right: None,
+            passed: None,
+        })
     }
 
     fn keyed(&self, batch: &RecordBatch, is_left: bool) -> Result<Keyed> {
@@ -235,7 +261,12 @@ impl Walk {
         };
         let mut columns = self.matching.by.iter().map(value).collect::<Result<Vec<_>>>()?;
         let nulls = columns.iter().map(|column| column.logical_nulls());
-        let valid = nulls.fold(None, |all, one| NullBuffer::union(all.as_ref(), one.as_ref()));
+        let mut valid = nulls.fold(None, |all, one| NullBuffer::union(all.as_ref(), one.as_ref()));
+        if let Some(candidates) = self.matching.candidates.as_ref().filter(|_| !is_left) {
+            let mask = candidates.evaluate(batch)?.into_array(batch.num_rows())?;
+            let mask = NullBuffer::new(prep_null_mask_filter(mask.as_boolean()).values().clone());
+            valid = NullBuffer::union(valid.as_ref(), Some(&mask));
+        }
         let time: Vec<ArrayRef> = columns.pop().into_iter().collect();
         let keys = self.keys.as_ref().map(|keys| keys.convert_columns(&columns)).transpose()?;
         Ok(Keyed { keys, times: self.times.convert_columns(&time)?, valid })
@@ -243,7 +274,7 @@ impl Walk {
 
     /// Joins the next batch of the left side.
     async fn join(&mut self, left: &RecordBatch) -> Result<RecordBatch> {
-        self.forget();
+        self.forget()?;
         let keyed = self.keyed(left, true)?;
         let (mut rows, mut places) = (Vec::new(), Vec::new());
         for row in 0..left.num_rows() {
@@ -253,22 +284,34 @@ impl Walk {
                 let passed = self.passed.as_ref().filter(|passed| passed.key == keyed.key(row));
                 place = passed.map(|passed| passed.place);
             }
-            if place.is_some() || self.matching.keeps_left {
+            if place.is_some() || keeps_left(self.matching.kind) {
                 rows.push(row as u32);
                 places.push(place);
             }
         }
         let joined = self.joined(left, rows, &places)?;
-        self.checked(joined, left.num_columns())
+        self.checked(joined, left.num_columns(), &places)
     }
 
-    /// Takes the matches away that do not fulfil the further condition. `width`: number of columns of the left side.
-    fn checked(&self, joined: RecordBatch, width: usize) -> Result<RecordBatch> {
-        let Some(also) = self.matching.also.as_ref().filter(|_| joined.num_rows() > 0) else { return Ok(joined) };
+    /// Takes the matches away that do not fulfil the further condition, and notes the others.
+    ///
+    /// - `width`: number of columns of the left side.
+    /// - `places`: of the matches.
+    fn checked(
+        &mut self,
+        joined: RecordBatch,
+        width: usize,
+        places: &[Option<(usize, usize)>],
+    ) -> Result<RecordBatch> {
+        let Some(also) = self.matching.also.as_ref().filter(|_| joined.num_rows() > 0) else {
+            self.note(places.iter().flatten());
+            return Ok(joined);
+        };
         let fulfilled = also.evaluate(&joined)?.into_array(joined.num_rows())?;
         let mask = fulfilled.as_boolean();
         let fulfilled = if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() };
-        if !self.matching.keeps_left {
+        self.note(places.iter().enumerate().filter(|(at, _)| fulfilled.value(*at)).filter_map(|(_, place)| place.as_ref()));
+        if !keeps_left(self.matching.kind) {
             return Ok(filter_record_batch(&joined, &fulfilled)?);
         }
         let failed = not(&fulfilled)?;
@@ -281,17 +324,62 @@ impl Walk {
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
     }
 
-    /// Drops batches of the right side that no further row can match.
-    fn forget(&mut self) {
-        let seen = std::mem::take(&mut self.seen);
-        for batch in
-            [self.passed.as_mut().map(|passed| &mut passed.place.0), self.right.as_mut().map(|right| &mut right.batch)]
-                .into_iter()
-                .flatten()
-        {
-            self.seen.push(seen[*batch].clone());
-            *batch = self.seen.len() - 1;
+    /// Notes rows of the right side that are matches, if others are kept too.
+    fn note<'p>(&mut self, places: impl Iterator<Item = &'p (usize, usize)>) {
+        if keeps_right(self.matching.kind) {
+            places.for_each(|(batch, row)| self.seen[*batch].is_matched[*row] = true);
         }
+    }
+
+    /// Drops batches of the right side that no further row can match.
+    fn forget(&mut self) -> Result<()> {
+        let passed = self.passed.as_ref().map(|passed| passed.place.0);
+        let current = self.right.as_ref().map(|right| right.batch);
+        let mut places = Vec::with_capacity(self.seen.len());
+        let mut kept = Vec::new();
+        for (at, seen) in std::mem::take(&mut self.seen).into_iter().enumerate() {
+            places.push(kept.len());
+            match [passed, current].contains(&Some(at)) {
+                true => kept.push(seen),
+                false => self.drop_batch(&seen)?,
+            }
+        }
+        self.seen = kept;
+        self.passed.iter_mut().for_each(|passed| passed.place.0 = places[passed.place.0]);
+        self.right.iter_mut().for_each(|right| right.batch = places[right.batch]);
+        Ok(())
+    }
+
+    /// Returns the rows of a batch that are kept without a match.
+    fn drop_batch(&mut self, seen: &Seen) -> Result<()> {
+        let rows: Vec<u32> = (0..).zip(&seen.is_matched).filter(|(_, is_matched)| !**is_matched).map(|one| one.0).collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let width = self.schema.fields().len() - seen.batch.num_columns();
+        let nothing = self.schema.fields().iter().take(width);
+        let mut columns: Vec<ArrayRef> = nothing.map(|field| new_null_array(field.data_type(), rows.len())).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let rows = UInt32Array::from(rows);
+        for column in seen.batch.columns() {
+            columns.push(take(column, &rows, None)?);
+        }
+        self.unmatched.push(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?);
+        Ok(())
+    }
+
+    /// Without further rows of the left side, returns the rows of the right one that are kept, a batch at a time; false at their
+    /// end.
+    async fn end(&mut self) -> Result<bool> {
+        if !keeps_right(self.matching.kind) {
+            return Ok(false);
+        }
+        (self.passed, self.right) = (None, None);
+        self.forget()?;
+        let Some(batch) = self.input.next().await.transpose()? else { return Ok(!self.unmatched.is_empty()) };
+        let is_matched = vec![false; batch.num_rows()];
+        self.drop_batch(&Seen { batch, is_matched })?;
+        Ok(true)
     }
 
     /// Passes all rows of the right side that are not after a row of the left side.
@@ -323,7 +411,8 @@ impl Walk {
     async fn advance(&mut self) -> Result<bool> {
         let Some(batch) = self.input.next().await.transpose()? else { return Ok(false) };
         let (keyed, rows) = (self.keyed(&batch, false)?, batch.num_rows());
-        self.seen.push(batch);
+        let is_matched = if keeps_right(self.matching.kind) { vec![false; rows] } else { Vec::new() };
+        self.seen.push(Seen { batch, is_matched });
         self.right = Some(Right { batch: self.seen.len() - 1, keyed, rows, at: 0 });
         Ok(true)
     }
@@ -343,7 +432,7 @@ impl Walk {
         let fields = self.schema.fields().iter().skip(left.num_columns());
         for (at, field) in fields.enumerate() {
             let nothing = new_null_array(field.data_type(), 1);
-            let seen = self.seen.iter().map(|batch| batch.column(at).as_ref());
+            let seen = self.seen.iter().map(|seen| seen.batch.column(at).as_ref());
             let sources: Vec<&dyn Array> = std::iter::once(nothing.as_ref()).chain(seen).collect();
             columns.push(interleave(&sources, &places)?);
         }

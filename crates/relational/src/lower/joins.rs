@@ -112,7 +112,7 @@ impl Lowering<'_> {
     /// A join of each row of the left input with the nearest row of the right one.
     pub(crate) fn as_of_join(
         &self,
-        left_outer: bool,
+        kind: JoinKind,
         left: &Rel,
         right: &Rel,
         on: Option<&Expr>,
@@ -126,7 +126,12 @@ impl Lowering<'_> {
         };
         let nearest = self.native(matching, &schema)?.and_then(|(comparison, _)| functions::nearest(comparison));
         conditions.push(nearest.ok_or_else(|| Error::unsupported("ASOF JOIN by values of these types"))?);
-        let ty = if left_outer { JoinType::Left } else { JoinType::Inner };
+        let ty = match kind {
+            JoinKind::Inner => JoinType::Inner,
+            JoinKind::Left => JoinType::Left,
+            JoinKind::Right => JoinType::Right,
+            JoinKind::Full => JoinType::Full,
+        };
         let plan = LogicalPlanBuilder::from(left).join_on(right, ty, conditions);
         plan.and_then(LogicalPlanBuilder::build).or_error()
     }

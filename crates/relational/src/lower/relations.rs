@@ -54,8 +54,8 @@ impl Lowering<'_> {
                 self.below_conditions(|| self.join(*kind, left, right, on.as_ref(), *lateral))
             }
             Rel::Lock { .. } => Err(Error::unsupported("FOR UPDATE and FOR SHARE are not supported here")),
-            Rel::AsOfJoin { left_outer, left, right, on, matching } => {
-                self.below_conditions(|| self.as_of_join(*left_outer, left, right, on.as_ref(), matching))
+            Rel::AsOfJoin { kind, left, right, on, matching } => {
+                self.below_conditions(|| self.as_of_join(*kind, left, right, on.as_ref(), matching))
             }
             Rel::Aggregate { input, keys, sets, aggregates, grouping } => {
                 self.aggregate(input, keys, sets.as_deref(), aggregates, grouping)
