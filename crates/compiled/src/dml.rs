@@ -233,8 +233,9 @@ impl Change {
         reads_changed(queries, derived, self.written())
     }
 
-    pub(crate) fn steps(&self) -> &[Step] {
-        &self.steps
+    /// The steps that find its rows, and the tables of their slots.
+    pub(crate) fn steps(&self) -> (&[Step], &[Arc<RowTable>]) {
+        (&self.steps, &self.tables)
     }
 
     /// Returns the number of changed rows.

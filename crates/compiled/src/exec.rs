@@ -854,11 +854,7 @@ fn encode<'a>(parts: &'a [Expr], index: &IndexData, run: &Run<'a>, out: &mut Vec
 }
 
 fn index_of(table: &RowTable, which: IndexRef) -> Result<&Arc<IndexData>> {
-    let index = match which {
-        IndexRef::Primary => table.primary.as_ref(),
-        IndexRef::Secondary(at) => table.secondary.get(at),
-    };
-    index.ok_or_else(|| Error::bug("an index of the plan does not exist"))
+    which.of(table).ok_or_else(|| Error::bug("an index of the plan does not exist"))
 }
 
 fn range<'a>(

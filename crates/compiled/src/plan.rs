@@ -7,6 +7,7 @@
 //! again.)
 
 use std::fmt;
+use std::sync::Arc;
 
 use model::Type;
 use rows::{IndexData, RowTable};
@@ -74,6 +75,16 @@ pub(crate) enum IndexRef {
     Secondary(usize),
 }
 
+impl IndexRef {
+    /// The index of a table.
+    pub(crate) fn of(self, table: &RowTable) -> Option<&Arc<IndexData>> {
+        match self {
+            IndexRef::Primary => table.primary.as_ref(),
+            IndexRef::Secondary(at) => table.secondary.get(at),
+        }
+    }
+}
+
 /// An access path.
 #[derive(Clone, Debug)]
 pub(crate) enum Access {
@@ -103,6 +114,20 @@ pub(crate) enum Access {
 }
 
 impl Access {
+    /// The index that it looks into.
+    pub(crate) fn index(&self) -> Option<IndexRef> {
+        match self {
+            Access::Points(_) | Access::SubqueryPoints { .. } => Some(IndexRef::Primary),
+            Access::Range(range) => Some(range.index),
+            Access::Ranges(ranges) => ranges.first().map(|range| range.index),
+            Access::Prefixes { index, .. } | Access::ArrayPrefixes { index, .. } | Access::Inverted { index, .. } => {
+                Some(*index)
+            }
+            Access::Hashed { from, .. } => from.index(),
+            Access::Derived { .. } | Access::All => None,
+        }
+    }
+
     /// Whether it reads the whole table.
     pub(crate) fn is_whole(&self) -> bool {
         match self {
@@ -617,8 +642,7 @@ const INVERTED: u32 = 88;
 
 /// The index, if it is inverted.
 fn inverted(table: &RowTable, which: IndexRef) -> Option<&IndexData> {
-    let IndexRef::Secondary(at) = which else { return None };
-    Some(&*table.secondary[at]).filter(|index| index.is_inverted())
+    which.of(table).map(|index| &**index).filter(|index| index.is_inverted())
 }
 
 /// Cost of all rows of a partial index.

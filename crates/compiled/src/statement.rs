@@ -16,6 +16,7 @@ use crate::dml::merge::Merge;
 use crate::dml::{Change, Insert, Late};
 use crate::exec::{ExecContext, ReadSource, ResumePoint, Slice, SubPlans};
 use crate::lower::{Asks, Parts};
+use crate::plan::{Access, Step};
 use crate::select::{Output, Select};
 use crate::sequences::Numbers;
 use crate::sort_limit::Emit;
@@ -275,21 +276,38 @@ impl Compiled {
         own.chain(self.parts.subqueries.iter().map(|one| &one.select)).chain(derived)
     }
 
-    /// The access paths in join order, as text, for EXPLAIN and tests.
+    /// The access paths in join order, as text.
     #[must_use]
     pub fn plan(&self) -> String {
-        let several;
-        let steps = match &self.work {
-            Work::Select(select) => select.steps(),
-            Work::Insert(_) => &[],
-            Work::Change(change) => change.steps(),
-            Work::Merge(merge) => merge.steps(),
-            Work::Changes(changes) => {
-                several = changes.iter().flat_map(|change| change.steps().iter().cloned()).collect::<Vec<_>>();
-                &several
+        self.steps().iter().map(|(step, _)| step.access.to_string()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// A line for each access path, in join order, with its table and index, for EXPLAIN.
+    #[must_use]
+    pub fn describe(&self) -> Vec<String> {
+        let line = |(step, table): &(&Step, &Arc<RowTable>)| {
+            if matches!(step.access, Access::Derived { .. }) {
+                return step.access.to_string();
             }
+            let mut line = format!("{}: {}", step.access, table.schema.name.table);
+            if let Some(index) = step.access.index().and_then(|index| index.of(table)) {
+                line.push_str(&format!(" by {}", index.def().name));
+            }
+            line
         };
-        steps.iter().map(|step| step.access.to_string()).collect::<Vec<_>>().join(", ")
+        self.steps().iter().map(line).collect()
+    }
+
+    /// The steps of its own work, with their tables.
+    fn steps(&self) -> Vec<(&Step, &Arc<RowTable>)> {
+        let parts = match &self.work {
+            Work::Select(select) => vec![(select.steps(), select.tables.as_slice())],
+            Work::Insert(_) => Vec::new(),
+            Work::Change(change) => vec![change.steps()],
+            Work::Merge(merge) => vec![merge.steps()],
+            Work::Changes(changes) => changes.iter().map(Change::steps).collect(),
+        };
+        parts.into_iter().flat_map(|(steps, tables)| steps.iter().map(move |step| (step, &tables[step.slot]))).collect()
     }
 
     /// Runs the changes in WITH and the statement's own work. None of its queries sees any of its changes.

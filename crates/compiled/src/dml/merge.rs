@@ -80,8 +80,9 @@ impl Merge {
         self.target.written()
     }
 
-    pub(crate) fn steps(&self) -> &[Step] {
-        &self.steps
+    /// The steps that find its rows, and the tables of their slots.
+    pub(crate) fn steps(&self) -> (&[Step], &[Arc<RowTable>]) {
+        (&self.steps, &self.tables)
     }
 
     pub(crate) fn statement_triggers(&self) -> Vec<StatementTrigger> {

@@ -112,8 +112,7 @@ impl RowsPlan {
     /// Lines of EXPLAIN: the access path of each table, outermost first.
     pub(crate) fn describe(&self) -> Vec<String> {
         let mut lines = vec![format!("Compiled {:?}", self.verb)];
-        let steps = self.compiled.plan();
-        lines.extend(steps.split(", ").filter(|step| !step.is_empty()).map(|step| format!("  {step}")));
+        lines.extend(self.compiled.describe().into_iter().map(|line| format!("  {line}")));
         lines
     }
 

@@ -526,7 +526,7 @@ async fn explain_says_why_the_row_executor_does_not_run_a_query() {
         client.run(sql).await.unwrap();
     }
     for (sql, last) in [
-        ("EXPLAIN SELECT id FROM r WHERE id = 1", "  points 1"),
+        ("EXPLAIN SELECT id FROM r WHERE id = 1", "  points 1: r by r_pkey"),
         ("EXPLAIN SELECT row_number() OVER () FROM r", "Not on the row executor: window functions"),
         ("EXPLAIN SELECT 1 FROM r, m", "Not on the row executor: table public.m, which is no rows table"),
         ("EXPLAIN INSERT INTO r SELECT generate_series(1, 2)", "Not on the row executor: functions of sets"),
