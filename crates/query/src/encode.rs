@@ -337,6 +337,12 @@ pub fn is_named_oid(oid: u32) -> bool {
     matches!(oid, 2202..=2206 | 4089 | 4096)
 }
 
+/// Whether a client may see values of a type as texts in styles of its session.
+#[must_use]
+pub fn has_styles(oid: u32) -> bool {
+    crate::binding::has_styles(catalog::TypeId(oid))
+}
+
 /// Reads texts of a result to send them in binary format. Texts for clients have the styles of the session, and names of
 /// objects, which only the session finds.
 #[derive(Clone, Debug, Default)]

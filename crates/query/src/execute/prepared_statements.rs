@@ -77,13 +77,12 @@ async fn values(session: &mut Session, arguments: &[Expr], types: &[u32]) -> Res
 fn constant(argument: &Expr, ty: u32) -> Result<Value> {
     let ty = Type::from_oid(ty, -1);
     let argument = if ty.is_none_or(|ty| ty.is_other()) { argument } else { without_casts(argument) };
-    let is_number =
-        matches!(ty, Some(Type::Int2 | Type::Int4 | Type::Int8 | Type::Float4 | Type::Float8 | Type::Numeric(_)));
+    let is_whole = matches!(ty, Some(Type::Int2 | Type::Int4 | Type::Int8));
+    let is_numeric = matches!(ty, Some(Type::Numeric(_)));
     Ok(match &argument.kind {
         ExprKind::Bool(_) if ty != Some(Type::Bool) => return Err(not_constant(&argument.to_string())),
-        ExprKind::Integer(_) | ExprKind::Number(_) if !is_number => {
-            return Err(not_constant(&argument.to_string()));
-        }
+        ExprKind::Integer(_) if !is_whole && !is_numeric => return Err(not_constant(&argument.to_string())),
+        ExprKind::Number(_) if !is_numeric => return Err(not_constant(&argument.to_string())),
         ExprKind::Null => Value::Null,
         ExprKind::Bool(value) => Value::Bool(*value),
         ExprKind::Integer(value) => Value::Int32(*value),

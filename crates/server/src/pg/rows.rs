@@ -511,7 +511,7 @@ fn dictionary_writer(array: &ArrayRef, writer: impl FnOnce(&ArrayRef) -> Result<
 
 /// Whether texts may stand for the values of a type in a batch.
 pub(super) fn has_texts(ty: Oid) -> bool {
-    ty == oid::BYTEA || query::encode::has_text_transport(ty) || query::encode::is_named_oid(ty)
+    query::encode::has_text_transport(ty) || query::encode::is_named_oid(ty) || query::encode::has_styles(ty)
 }
 
 fn binary_writer(array: &ArrayRef, ty: Oid, zone: &Zone) -> Result<Write> {

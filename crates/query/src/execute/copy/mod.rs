@@ -153,7 +153,8 @@ async fn out(session: &mut Session, statement: &Statement, copy: &CopyStatement)
             if let Some(outcome) = unloaded.map_err(|error| locate(error, &statement.0))? {
                 return Ok(outcome);
             }
-            select(session, name, columns).map_err(|error| locate(error, &statement.0))?
+            let query = select(session, name, columns).map_err(|error| locate(error, &statement.0))?;
+            in_format(query, copy.options.format)
         }
     };
     if is_file {
@@ -223,6 +224,14 @@ fn select(session: &mut Session, name: &Name, columns: &[String]) -> Result<Stat
         if columns.is_empty() { "*".to_owned() } else { columns.iter().map(quote).collect::<Vec<_>>().join(", ") };
     let parsed = crate::statement::parse(&format!("SELECT {list} FROM {name}"))?.into_iter().next();
     parsed.map(Statement::without_place).ok_or_else(|| Error::bug("COPY of a table without a query"))
+}
+
+/// The query with values that have a binary format, or with texts in the styles of the session.
+fn in_format(query: Statement, format: Format) -> Statement {
+    match &query.0.command {
+        Command::Query(tree) if format == Format::Binary => query.within(Command::Query(tree.clone()), Purpose::Rows),
+        _ => query,
+    }
 }
 
 fn chunks(encoder: Encoder, writer: Writer, batches: Batches) -> Chunks {
