@@ -690,7 +690,8 @@ impl Binder<'_> {
         let sides = Sides::of(left, right);
         let is_column = |value: &Expr| matches!(value.kind, ExprKind::Column(_));
         let is_compared = |one: &Expr| self.is_inequality(one) && sides.compared(one).is_some();
-        let is_of_columns = |one: &Expr| sides.compared(one).is_some_and(|(one, other)| is_column(one) && is_column(other));
+        let is_of_columns =
+            |one: &Expr| sides.compared(one).is_some_and(|(one, other)| is_column(one) && is_column(other));
         let is_only = conditions.iter().filter(|one| is_compared(one)).count() == 1;
         let is_matching = |one: &Expr| is_compared(one) && (is_only || is_of_columns(one));
         let (mut inequalities, rest): (Vec<Expr>, Vec<Expr>) = conditions.into_iter().partition(is_matching);

@@ -10,8 +10,8 @@ use bumpalo::Bump;
 use crossbeam_epoch::Guard;
 use env::Event;
 use model::{Datum, Error, Result, SqlState, Type, limits};
-use rows::key::KeyColumn;
 use rows::inverted::Postings;
+use rows::key::KeyColumn;
 use rows::{Direction, IndexData, LockMode, Locked, RecordId, RowTable, Txn, View, WaitPolicy, key};
 use rustc_hash::{FxHashMap, FxHashSet};
 

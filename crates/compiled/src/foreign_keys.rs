@@ -578,7 +578,11 @@ impl Reference {
         let columns = &self.def.columns;
         let mut indexes = self.child.primary.iter().chain(&self.child.secondary);
         let index = indexes.find(|index| {
-            let first = index.def().columns.get(..columns.len()).filter(|_| index.def().predicate.is_none() && !index.is_inverted());
+            let first = index
+                .def()
+                .columns
+                .get(..columns.len())
+                .filter(|_| index.def().predicate.is_none() && !index.is_inverted());
             first.is_some_and(|first| first.iter().all(|column| columns.contains(column)))
         });
         let Some(index) = index else {

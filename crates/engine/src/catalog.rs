@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use model::{
-    Column, ColumnId, ColumnRole, ColumnRule, DataType, Error, IndexMethod, PartitionKeySource, Result, RoutineRef, RoutineSpec,
-    RowColumn, RowIndex, RowSchema, RowSchemaRef, SequenceRef, SqlState, TEMPORARY_SCHEMA, Table, TableId, TableName,
-    TableOptions, TableRef, Type, TypeSpec, TypeSpecRef, ViewRef, ViewSpec, limits, user_types,
+    Column, ColumnId, ColumnRole, ColumnRule, DataType, Error, IndexMethod, PartitionKeySource, Result, RoutineRef,
+    RoutineSpec, RowColumn, RowIndex, RowSchema, RowSchemaRef, SequenceRef, SqlState, TEMPORARY_SCHEMA, Table, TableId,
+    TableName, TableOptions, TableRef, Type, TypeSpec, TypeSpecRef, ViewRef, ViewSpec, limits, user_types,
 };
 
 use crate::catalog_object::{CatalogObject, CommentKey, ObjectKey, encode_type, encode_view};
@@ -987,7 +987,11 @@ pub(crate) fn check_row_schema(table: &RowSchema) -> Result<()> {
 fn check_deferrable_keys(table: &RowSchema) -> Result<()> {
     let is_plain = |index: &RowIndex| !index.is_deferrable() && !index.is_primary;
     let is_key = |index: &RowIndex| {
-        index.is_deferrable() && index.constraint && !index.unique && index.method == IndexMethod::Btree && index.predicate.is_none()
+        index.is_deferrable()
+            && index.constraint
+            && !index.unique
+            && index.method == IndexMethod::Btree
+            && index.predicate.is_none()
     };
     let is_null = |index: &RowIndex| index.columns.iter().any(|at| !table.columns[*at].not_null);
     if !table.primary.iter().all(is_plain)

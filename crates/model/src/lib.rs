@@ -43,7 +43,8 @@ pub use numeric::{ExactNumeric, Numeric, Precision};
 pub use other_type::{OtherType, Storage};
 pub use routine::{RoutineLanguage, RoutineMode, RoutineParameter, RoutineRef, RoutineSpec, RoutineVolatility};
 pub use row_schema::{
-    Deferral, Identity, IndexMethod, Referential, RowCheck, RowColumn, RowForeignKey, RowIndex, RowIndexKey, RowSchema, RowSchemaRef,
+    Deferral, Identity, IndexMethod, Referential, RowCheck, RowColumn, RowForeignKey, RowIndex, RowIndexKey, RowSchema,
+    RowSchemaRef,
 };
 pub use schema::{Column, ColumnRole, DataType, TEMPORARY_SCHEMA, Table, TableName, TableOptions, TableRef};
 pub use sequence::{SequenceBound, SequenceOptions, SequenceOwner, SequenceRef, SequenceSpec};

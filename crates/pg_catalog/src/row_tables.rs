@@ -1,8 +1,8 @@
 //! Rows of `pg_catalog` for `rows` tables, their indexes and constraints, and sequences.
 
 use model::{
-    Deferral, Identity, IndexMethod, Materialized, Referential, RowColumn, RowForeignKey, RowIndex, RowSchema, SequenceSpec,
-    TableName, Type,
+    Deferral, Identity, IndexMethod, Materialized, Referential, RowColumn, RowForeignKey, RowIndex, RowSchema,
+    SequenceSpec, TableName, Type,
 };
 
 use crate::cells::{Cell, Row, row};

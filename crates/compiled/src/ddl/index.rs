@@ -44,12 +44,8 @@ pub(super) fn create(
     let exprs: Vec<Expr> = create.elements.iter().map(|element| expression(&element.key)).collect();
     let include: Vec<Expr> = create.include.iter().map(|element| expression(&element.key)).collect();
     let names = generated::key_names(&exprs.iter().chain(&include).collect::<Vec<_>>());
-    let mut index = RowIndex {
-        unique: create.unique,
-        nulls_not_distinct: !create.nulls_distinct,
-        method,
-        ..RowIndex::default()
-    };
+    let mut index =
+        RowIndex { unique: create.unique, nulls_not_distinct: !create.nulls_distinct, method, ..RowIndex::default() };
     for ((element, expr), name) in create.elements.iter().zip(&exprs).zip(&names) {
         let (at, key) = key((method, element), expr, name, &mut draft)?;
         index.columns.push(at);
@@ -178,7 +174,9 @@ fn key(
         NullsOrder::Last => false,
     };
     let operator_class = match method {
-        IndexMethod::Gin => types::inverted_class(element.operator_class.as_ref().map(|class| class.name.as_str()), ty)?,
+        IndexMethod::Gin => {
+            types::inverted_class(element.operator_class.as_ref().map(|class| class.name.as_str()), ty)?
+        }
         _ => element.operator_class.as_ref().map(|class| operator_class(class, ty)).transpose()?.flatten(),
     };
     let collation =

@@ -13,8 +13,8 @@ use arrow_schema::{SchemaRef, SortOptions};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::{filter_record_batch, interleave, not, nullif, prep_null_mask_filter, take};
 use datafusion::arrow::row::{RowConverter, Rows, SortField};
-use datafusion::common::{JoinType, Result};
 use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{JoinType, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{
     Distribution, EquivalenceProperties, LexRequirement, OrderingRequirements, PhysicalSortRequirement,
@@ -297,12 +297,7 @@ impl Walk {
     ///
     /// - `width`: number of columns of the left side.
     /// - `places`: of the matches.
-    fn checked(
-        &mut self,
-        joined: RecordBatch,
-        width: usize,
-        places: &[Option<(usize, usize)>],
-    ) -> Result<RecordBatch> {
+    fn checked(&mut self, joined: RecordBatch, width: usize, places: &[Option<(usize, usize)>]) -> Result<RecordBatch> {
         let Some(also) = self.matching.also.as_ref().filter(|_| joined.num_rows() > 0) else {
             self.note(places.iter().flatten());
             return Ok(joined);
@@ -310,7 +305,9 @@ impl Walk {
         let fulfilled = also.evaluate(&joined)?.into_array(joined.num_rows())?;
         let mask = fulfilled.as_boolean();
         let fulfilled = if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() };
-        self.note(places.iter().enumerate().filter(|(at, _)| fulfilled.value(*at)).filter_map(|(_, place)| place.as_ref()));
+        self.note(
+            places.iter().enumerate().filter(|(at, _)| fulfilled.value(*at)).filter_map(|(_, place)| place.as_ref()),
+        );
         if !keeps_left(self.matching.kind) {
             return Ok(filter_record_batch(&joined, &fulfilled)?);
         }
@@ -352,7 +349,8 @@ impl Walk {
 
     /// Returns the rows of a batch that are kept without a match.
     fn drop_batch(&mut self, seen: &Seen) -> Result<()> {
-        let rows: Vec<u32> = (0..).zip(&seen.is_matched).filter(|(_, is_matched)| !**is_matched).map(|one| one.0).collect();
+        let rows: Vec<u32> =
+            (0..).zip(&seen.is_matched).filter(|(_, is_matched)| !**is_matched).map(|one| one.0).collect();
         if rows.is_empty() {
             return Ok(());
         }

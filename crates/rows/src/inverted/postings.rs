@@ -62,14 +62,9 @@ impl Node {
         let parts = |parts: &[Sought]| parts.iter().map(Node::of).collect::<Option<Vec<Node>>>();
         Some(match sought {
             Sought::Every => return None,
-            Sought::Key(key) => Node::Key(List {
-                key: *key,
-                read: Vec::new(),
-                at: 0,
-                next: 0,
-                most: ENTRIES_MIN,
-                is_last: false,
-            }),
+            Sought::Key(key) => {
+                Node::Key(List { key: *key, read: Vec::new(), at: 0, next: 0, most: ENTRIES_MIN, is_last: false })
+            }
             Sought::All(of) => Node::All(parts(of)?),
             Sought::Any(of) => Node::Any(parts(of)?),
         })
