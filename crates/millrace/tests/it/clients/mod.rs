@@ -8,7 +8,7 @@ mod oltp;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use futures::SinkExt;
+use futures::{SinkExt, TryStreamExt};
 use tokio_postgres::types::{Format, FromSql, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{IsolationLevel, NoTls};
 
@@ -278,6 +278,45 @@ impl<'a> FromSql<'a> for Raw {
     fn accepts(_: &Type) -> bool {
         true
     }
+}
+
+#[tokio::test]
+async fn binary_format_does_not_depend_on_the_styles_of_the_session() {
+    let (_folder, data) = folder();
+    let server = Server::start(&data);
+    let (client, connection) = tokio_postgres::connect(&server.url(), NoTls).await.unwrap();
+    tokio::spawn(connection);
+    for store in ["rows", "columns"] {
+        let create = format!(
+            "CREATE TABLE {store} (time timestamptz, d date, span interval, number float8, bytes bytea, days date[])
+             WITH (store = '{store}')"
+        );
+        client.batch_execute(&create).await.unwrap();
+        let insert = format!(
+            "INSERT INTO {store} VALUES ('2024-03-02 01:02:03.5Z', '2024-03-02', '1 mon -3 days 04:05', 0.1 + 0.2, '\\x00ff',
+             '{{2024-03-02,2024-04-05}}')"
+        );
+        client.batch_execute(&insert).await.unwrap();
+        let usual = binary(&client, store).await;
+        let styles = "SET datestyle = 'SQL, DMY'; SET intervalstyle = 'iso_8601'; SET bytea_output = 'escape';
+                      SET extra_float_digits = -3; SET timezone = 'Asia/Tokyo'";
+        client.batch_execute(styles).await.unwrap();
+        assert_eq!(binary(&client, store).await, usual, "{store}");
+        client.batch_execute("RESET ALL").await.unwrap();
+    }
+    server.stop();
+}
+
+/// A row of a table, of a query over it that another executor may run, and its copy, in binary format.
+async fn binary(client: &tokio_postgres::Client, table: &str) -> (Vec<Raw>, Vec<Raw>, Vec<u8>) {
+    let row = client.query_one(&format!("SELECT * FROM {table}"), &[]).await.unwrap();
+    let values = (0..row.len()).map(|at| row.get(at)).collect();
+    let maxima = format!("SELECT max(time), max(d), max(span), max(number), count(*) OVER () FROM {table}");
+    let row = client.query_one(&maxima, &[]).await.unwrap();
+    let maxima = (0..row.len()).map(|at| row.get(at)).collect();
+    let copy = client.copy_out(&format!("COPY {table} TO STDOUT (FORMAT binary)")).await.unwrap();
+    let copy: Vec<bytes::Bytes> = copy.try_collect().await.unwrap();
+    (values, maxima, copy.concat())
 }
 
 #[tokio::test]
