@@ -23,7 +23,8 @@
 //! that are added later lead to a transaction that was just granted a lock, and therefore waits for
 //! nothing. The search locks one shard at a time and may see an inconsistent graph; a cycle found is
 //! verified with all shards locked. This excludes false positives and picks one victim if several
-//! transactions find the same cycle.
+//! transactions find the same cycle. If the cycle exists only by the order of a queue, waiters change
+//! places instead ([`soft`]).
 //!
 //! Always true:
 //! - A lock word is [`IN_TABLE`] exactly while its queue exists.
@@ -38,6 +39,7 @@
 //! | deadlock search                           | O(h + log n) per lock on the path; it ends at holders that do not wait        |
 //! | release, lower                            | O(log n) per transaction that is granted the lock; other waiters are not visited |
 
+mod soft;
 #[cfg(test)]
 mod tests;
 
@@ -49,6 +51,7 @@ use env::Event;
 use model::{Error, Result, SqlState};
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
+use self::soft::Rearrangement;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard};
 
 /// Shards of the queue table, so that waits for different rows rarely contend.
@@ -241,19 +244,19 @@ impl Locks {
         Ok(Request::Wait { event, before })
     }
 
-    /// Verifies, with all shards locked, that the last request of `txn` closes a cycle. If it does,
-    /// takes the request back and returns true. `waited` is the mode that `txn` already waited for:
+    /// Verifies, with all shards locked, that the last request of `txn` closes a cycle which no other
+    /// order of the waiters breaks. If it does, takes the request back and returns true. `waited` is the mode that `txn` already waited for:
     /// a cycle that exists with that mode too is left to the transaction that closed it.
     fn is_victim(&self, txn: TxnId, name: LockName, waited: Option<LockMode>) -> bool {
         let mut granted = Vec::new();
-        {
+        let is_victim = 'locked: {
             let mut shards: Vec<MutexGuard<'_, Queues>> = self.shards.iter().map(Mutex::lock).collect();
             let at = Locks::shard_of(name);
             let is_circle = |shards: &[MutexGuard<'_, Queues>]| {
                 self.closes_cycle(txn, name, |_, name, look| look(shards[Locks::shard_of(name)].get(&name)))
             };
             if !is_circle(&shards) {
-                return false;
+                break 'locked false;
             }
             let change = |shards: &mut [MutexGuard<'_, Queues>], mode| {
                 shards[at].get_mut(&name).map(|queue| queue.waiters.change(txn, mode))
@@ -264,18 +267,26 @@ impl Locks {
                 change(&mut shards, old);
                 if is_circle(&shards) {
                     change(&mut shards, asked);
-                    return false;
+                    break 'locked false;
                 }
+                change(&mut shards, asked);
             }
-            let Some(queue) = shards[at].get_mut(&name) else { return false };
+            if Rearrangement::new(self, &mut shards, txn).breaks_cycles(&mut granted) {
+                break 'locked false;
+            }
+            if let Some(old) = waited {
+                change(&mut shards, old);
+            }
+            let Some(queue) = shards[at].get_mut(&name) else { break 'locked false };
             if waited.is_none() {
                 self.forget_wait(queue, txn);
             }
             // Other requests may have queued behind this one.
             self.grant(queue, &mut granted);
-        }
+            true
+        };
         granted.iter().for_each(Event::set);
-        true
+        is_victim
     }
 
     fn forget_wait(&self, queue: &mut Queue, txn: TxnId) {
@@ -621,6 +632,41 @@ impl Waiters {
         self.positions[mode as usize].range(..position).next_back().map(|(position, txn)| (*position, *txn))
     }
 
+    /// The waiters in `mode` before a position.
+    fn before(&self, mode: LockMode, position: u64) -> impl Iterator<Item = TxnId> {
+        self.positions[mode as usize].range(..position).map(|(_, txn)| *txn)
+    }
+
+    /// All waiters from the first to the last.
+    fn order(&self) -> Vec<TxnId> {
+        let mut all: Vec<(u64, TxnId)> = self.all.iter().map(|(txn, (_, position, _))| (*position, *txn)).collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, txn)| txn).collect()
+    }
+
+    /// Gives the waiters new positions in this order.
+    fn set_order(&mut self, order: &[TxnId]) {
+        debug_assert!(order.len() == self.all.len(), "BUG: {} of {} waiters", order.len(), self.all.len());
+        self.positions = Default::default();
+        for (txn, position) in order.iter().zip((1..).map(|at| at * POSITION_STEP)) {
+            if let Some((mode, own, _)) = self.all.get_mut(txn) {
+                *own = position;
+                self.positions[*mode as usize].insert(position, *txn);
+            }
+        }
+    }
+
+    /// Moves a waiter just ahead of another one.
+    fn move_ahead(&mut self, txn: TxnId, other: TxnId) {
+        let Some((_, next)) = self.get(other) else { return };
+        let position = self.position_before(next);
+        if let Some((mode, own, _)) = self.all.get_mut(&txn) {
+            self.positions[*mode as usize].remove(own);
+            self.positions[*mode as usize].insert(position, txn);
+            *own = position;
+        }
+    }
+
     /// Adds a waiter at the end, or, if the transaction holds the lock in mode `held`, ahead of the
     /// waiters that this mode blocks.
     fn add(&mut self, txn: TxnId, mode: LockMode, held: Option<LockMode>) -> Event {
@@ -653,20 +699,10 @@ impl Waiters {
             return low.midpoint(next);
         }
         // No gap left before this position: renumber all waiters.
-        let mut all: Vec<(u64, TxnId)> = self.all.iter().map(|(txn, (_, position, _))| (*position, *txn)).collect();
-        all.sort_unstable();
-        self.positions = Default::default();
-        let mut moved = next;
-        for ((old, txn), position) in all.into_iter().zip((1..).map(|at| at * POSITION_STEP)) {
-            if let Some((mode, own, _)) = self.all.get_mut(&txn) {
-                *own = position;
-                self.positions[*mode as usize].insert(position, txn);
-            }
-            if old == next {
-                moved = position;
-            }
-        }
-        moved - POSITION_STEP / 2
+        let order = self.order();
+        let after = order.iter().position(|txn| self.get(*txn).is_some_and(|(_, position)| position == next));
+        self.set_order(&order);
+        after.map_or(next, |at| (at as u64 + 1) * POSITION_STEP) - POSITION_STEP / 2
     }
 
     /// Changes the mode of a waiter, at the same position.

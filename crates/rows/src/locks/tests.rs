@@ -5,7 +5,7 @@ mod model;
 
 use super::*;
 
-/// Locks of three rows, and of a key, which has no lock word.
+/// Locks of three rows; of a key (3), which has no lock word; and of tables (4 and above).
 struct World {
     locks: Locks,
     words: [AtomicU64; 3],
@@ -19,7 +19,8 @@ impl World {
     fn name(&self, at: usize) -> (LockName, Option<&AtomicU64>) {
         match self.words.get(at) {
             Some(word) => (LockName::Record { table: 1, record: at as u64 }, Some(word)),
-            None => (LockName::Key { index: 1, hash: at as u64 }, None),
+            None if at == 3 => (LockName::Key { index: 1, hash: at as u64 }, None),
+            None => (LockName::Table { table: at as u32 }, None),
         }
     }
 
@@ -420,6 +421,56 @@ fn a_deadlock_through_a_holder_that_passed_a_waiter_is_found() {
     let world = World::new();
     let requests = [(1, 0, Share), (2, 1, Update), (2, 0, Update), (3, 0, Share), (3, 1, Share)];
     assert_eq!(outcomes(&world, &requests).0, ["held", "held", "waits", "held", "40P01"]);
+}
+
+/// The cycles of PostgreSQL's isolation tests deadlock-soft and deadlock-soft-2, and one that needs two changes: waiters change
+/// places, and nobody is a victim. A cycle of holders alone, and one that another order would close anew, have one.
+#[test]
+fn a_cycle_by_the_order_of_waiters_alone_is_no_deadlock() {
+    use LockMode::{KeyShare, Share, Update};
+    /// Requests, the result of the last one, the waiters that are granted the lock by it, and the transactions in the order
+    /// in which they can end.
+    type Case<'a> = (&'a [(u64, usize, LockMode)], &'a str, &'a [u64], &'a [u64]);
+    let cases: [Case<'_>; 4] = [
+        (
+            &[(1, 1, KeyShare), (2, 2, KeyShare), (3, 1, Update), (4, 2, Update), (1, 2, KeyShare), (2, 1, KeyShare)],
+            "waits",
+            &[1],
+            &[1, 3, 2, 4],
+        ),
+        (&[(1, 1, Share), (2, 1, Update), (3, 2, Update), (3, 1, KeyShare), (1, 2, Update)], "waits", &[3], &[3, 1, 2]),
+        (&[(1, 1, Update), (2, 2, Update), (2, 1, Share), (1, 2, Share)], "40P01", &[], &[1, 2]),
+        // 3 waits behind 2, and would wait for 1 in any order.
+        (&[(1, 1, Share), (3, 2, Update), (2, 1, Update), (3, 1, Update), (1, 2, Update)], "40P01", &[], &[1, 2, 3]),
+    ];
+    for (requests, last, expected, ends) in cases {
+        let (locks, words) = (Locks::new(), <[AtomicU64; 3]>::default());
+        let name = |at: usize| LockName::Table { table: at as u32 };
+        let (mut waiting, mut outcome) = (Vec::new(), "held");
+        for (txn, at, mode) in requests {
+            outcome = match locks.lock(TxnId(*txn), name(*at), Some(&words[*at]), *mode, WaitPolicy::Wait) {
+                Ok(Request::Wait { event, .. }) => {
+                    waiting.push((*txn, event));
+                    "waits"
+                }
+                Ok(Request::Held { .. }) => "held",
+                Ok(Request::Skipped) => "skipped",
+                Err(error) if error.state() == SqlState::DEADLOCK_DETECTED => "40P01",
+                Err(error) => panic!("{error}"),
+            };
+        }
+        assert_eq!(outcome, last, "{requests:?}");
+        let granted: Vec<u64> = waiting.iter().filter(|(_, event)| event.is_set()).map(|(txn, _)| *txn).collect();
+        assert_eq!(granted, expected, "{requests:?}");
+        for txn in ends {
+            let is_waiting = waiting.iter().any(|(waiter, event)| waiter == txn && !event.is_set());
+            assert!(!is_waiting, "{txn} cannot end: {requests:?}");
+            for at in [1, 2].into_iter().filter(|at| requests.iter().any(|(of, on, _)| (of, on) == (txn, at))) {
+                locks.release(TxnId(*txn), name(at), Some(&words[at]));
+            }
+        }
+        assert!(locks.shards.iter().all(|shard| shard.lock().is_empty()) && locks.waiting() == 0, "{requests:?}");
+    }
 }
 
 /// A lock with one holder is lowered in its lock word, without a queue.

@@ -139,7 +139,7 @@ fn model_all_transactions_end_and_conflicting_locks_are_never_held_together() {
         run(4, |seen, txn| {
             let mut party = seen.party(txn, &[]);
             for _ in 0..3 {
-                let (at, mode) = (thread_rng().gen_range(0..2) * 3, any_mode());
+                let (at, mode) = ([0, 3, 4][thread_rng().gen_range(0..3)], any_mode());
                 if thread_rng().gen_range(0..4) == 0 {
                     party.lower(at, any_mode());
                 }
@@ -201,6 +201,30 @@ fn model_a_cycle_of_two_or_three_has_one_victim() {
             seen.world.check_idle();
         });
     }
+}
+
+#[test]
+fn model_a_cycle_by_the_order_of_waiters_has_no_victim() {
+    check(|| {
+        let seen = Seen::new();
+        (1..=2).for_each(|txn| std::mem::forget(seen.party(txn, &[(3 + txn as usize, LockMode::KeyShare)])));
+        // 1 and 2 ask for each other's table, 3 and 4 for one of them alone.
+        let outcomes = join((1..=4).map(|txn| {
+            spawn(&seen, move |seen| {
+                let is_reader = txn <= 2;
+                let (own, other) = (3 + txn as usize, 6 - txn as usize);
+                let mut party = Party { seen, txn, locks: if is_reader { vec![own] } else { Vec::new() } };
+                let outcome = match is_reader {
+                    true => party.lock(other, LockMode::KeyShare),
+                    false => party.lock(1 + txn as usize, LockMode::Update),
+                };
+                party.end();
+                outcome
+            })
+        }));
+        assert!(outcomes.iter().all(|outcome| *outcome == Ok(true)), "{outcomes:?}");
+        seen.world.check_idle();
+    });
 }
 
 #[test]
