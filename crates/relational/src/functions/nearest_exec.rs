@@ -1,7 +1,7 @@
 //! Physical operator of `ASOF JOIN`: a merge of both sides, sorted by keys and time.
 //!
 //! It remembers one row of the right side: the last one that is not after the current left row. It buffers one batch of
-//! the left side, and the batches of the right side that are read while that batch is joined. If rows of the right side are
+//! the left side, and up to [`SEEN_MAX`] batches of the right side that have matches in it. If rows of the right side are
 //! kept without a match, they come when their batch is passed.
 
 use std::fmt;
@@ -24,10 +24,14 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
 };
+use futures::stream::Fuse;
 use futures::{StreamExt, TryStreamExt};
 
 use super::nearest::{keeps_left, keeps_right};
 use crate::errors::external;
+
+/// Batches of the right side with matches for one batch of the left side, above which the matches are returned.
+const SEEN_MAX: usize = 16;
 
 /// Join condition.
 #[derive(Clone, Debug)]
@@ -151,15 +155,19 @@ impl ExecutionPlan for NearestExec {
         let left = self.left.execute(partition, Arc::clone(&context))?;
         let right = self.right.execute(partition, context)?;
         let walk = Walk::new(Arc::clone(&self.matching), Arc::clone(&self.schema), &self.left, right)?;
-        let output = futures::stream::try_unfold((walk, left), async |(mut walk, mut left)| {
+        let output = futures::stream::try_unfold((walk, left.fuse()), async |(mut walk, mut left)| {
             loop {
-                let batch = match walk.unmatched.pop() {
-                    Some(batch) => batch,
-                    None => match left.next().await.transpose()? {
-                        Some(batch) => walk.join(&batch).await?,
-                        None if walk.end().await? => continue,
-                        None => return Ok(None),
-                    },
+                let batch = if let Some(batch) = walk.unmatched.pop() {
+                    batch
+                } else if let Some(current) = walk.left.take() {
+                    walk.join(current).await?
+                } else if let Some(batch) = left.next().await.transpose()? {
+                    walk.left = Some(Left::new(walk.keyed(&batch, true)?, batch));
+                    continue;
+                } else if walk.end().await? {
+                    continue;
+                } else {
+                    return Ok(None);
                 };
                 if batch.num_rows() > 0 {
                     return Ok(Some((batch, (walk, left))));
@@ -185,6 +193,28 @@ impl Keyed {
 
     fn key(&self, row: usize) -> &[u8] {
         self.keys.as_ref().map_or(&[], |keys| keys.row(row).data())
+    }
+}
+
+/// Current batch of the left side.
+struct Left {
+    batch: RecordBatch,
+    keyed: Keyed,
+    /// Next row to join.
+    at: usize,
+    /// Rows to return, and the place of each one's match.
+    rows: Vec<u32>,
+    places: Vec<Option<(usize, usize)>>,
+}
+
+impl Left {
+    fn new(keyed: Keyed, batch: RecordBatch) -> Left {
+        Left { batch, keyed, at: 0, rows: Vec::new(), places: Vec::new() }
+    }
+
+    /// Position of the last batch of the right side that has a match.
+    fn last_batch(&self) -> Option<usize> {
+        self.places.iter().rev().find_map(|place| place.map(|place| place.0))
     }
 }
 
@@ -219,8 +249,9 @@ struct Walk {
     /// Converter of the keys; `None` for a join without equalities.
     keys: Option<RowConverter>,
     times: RowConverter,
-    input: SendableRecordBatchStream,
-    /// Batches of the right side that may match rows of the current left batch.
+    input: Fuse<SendableRecordBatchStream>,
+    left: Option<Left>,
+    /// Batches of the right side with matches of the current left batch, and the one with the last row that was passed.
     seen: Vec<Seen>,
     /// Rows of the right side without a match, to be returned.
     unmatched: Vec<RecordBatch>,
@@ -246,7 +277,8 @@ impl Walk {
             schema,
             keys,
             times,
-            input,
+            input: input.fuse(),
+            left: None,
             seen: Vec::new(),
             unmatched: Vec::new(),
             right: None,
@@ -272,25 +304,33 @@ impl Walk {
         Ok(Keyed { keys, times: self.times.convert_columns(&time)?, valid })
     }
 
-    /// Joins the next batch of the left side.
-    async fn join(&mut self, left: &RecordBatch) -> Result<RecordBatch> {
-        self.forget()?;
-        let keyed = self.keyed(left, true)?;
-        let (mut rows, mut places) = (Vec::new(), Vec::new());
-        for row in 0..left.num_rows() {
+    /// Joins rows of a batch of the left side until there is something to return: rows of the right side without a match, or
+    /// the matches of many batches or all. What is left of the batch becomes the current one again.
+    async fn join(&mut self, mut left: Left) -> Result<RecordBatch> {
+        while left.at < left.batch.num_rows() && self.seen.len() <= SEEN_MAX {
             let mut place = None;
-            if keyed.is_valid(row) {
-                self.pass(&keyed, row).await?;
-                let passed = self.passed.as_ref().filter(|passed| passed.key == keyed.key(row));
+            if left.keyed.is_valid(left.at) {
+                if !self.pass(&left).await? {
+                    self.left = Some(left);
+                    return Ok(RecordBatch::new_empty(Arc::clone(&self.schema)));
+                }
+                let passed = self.passed.as_ref().filter(|passed| passed.key == left.keyed.key(left.at));
                 place = passed.map(|passed| passed.place);
             }
             if place.is_some() || keeps_left(self.matching.kind) {
-                rows.push(row as u32);
-                places.push(place);
+                left.rows.push(left.at as u32);
+                left.places.push(place);
             }
+            left.at += 1;
         }
-        let joined = self.joined(left, rows, &places)?;
-        self.checked(joined, left.num_columns(), &places)
+        let (rows, places) = (std::mem::take(&mut left.rows), std::mem::take(&mut left.places));
+        let joined = self.joined(&left.batch, rows, &places)?;
+        let joined = self.checked(joined, left.batch.num_columns(), &places)?;
+        self.forget()?;
+        if left.at < left.batch.num_rows() {
+            self.left = Some(left);
+        }
+        Ok(joined)
     }
 
     /// Takes the matches away that do not fulfil the further condition, and notes the others.
@@ -380,21 +420,25 @@ impl Walk {
         Ok(true)
     }
 
-    /// Passes all rows of the right side that are not after a row of the left side.
-    async fn pass(&mut self, left: &Keyed, row: usize) -> Result<()> {
-        let (key, time) = (left.key(row), left.times.row(row));
+    /// Passes all rows of the right side that are not after the current row of the left side; false if it was interrupted
+    /// because there are rows without a match to return.
+    async fn pass(&mut self, left: &Left) -> Result<bool> {
+        let (key, time) = (left.keyed.key(left.at), left.keyed.times.row(left.at));
         loop {
             let Some(right) = self.right.as_mut().filter(|right| right.at < right.rows) else {
-                if self.advance().await? {
-                    continue;
+                if !self.advance(left.last_batch()).await? {
+                    return Ok(true);
                 }
-                return Ok(());
+                if !self.unmatched.is_empty() {
+                    return Ok(false);
+                }
+                continue;
             };
             let at = right.at;
             if right.keyed.is_valid(at) {
                 let order = right.keyed.key(at).cmp(key).then_with(|| right.keyed.times.row(at).cmp(&time));
                 if order.is_gt() || self.matching.strict && order.is_eq() {
-                    return Ok(());
+                    return Ok(true);
                 }
                 let passed = self.passed.get_or_insert_with(|| Passed { key: Vec::new(), place: (0, 0) });
                 passed.key.clear();
@@ -405,9 +449,20 @@ impl Walk {
         }
     }
 
-    /// Reads the next batch of the right side; false at its end.
-    async fn advance(&mut self) -> Result<bool> {
+    /// Reads the next batch of the right side; false at its end. Batches after `used`, which have no match, are dropped unless
+    /// their last row may become one.
+    async fn advance(&mut self, used: Option<usize>) -> Result<bool> {
         let Some(batch) = self.input.next().await.transpose()? else { return Ok(false) };
+        let from = used.map_or(0, |used| used + 1).min(self.seen.len());
+        let passed = self.passed.as_ref().map(|passed| passed.place.0);
+        for (at, seen) in (from..).zip(self.seen.split_off(from)) {
+            if passed != Some(at) {
+                self.drop_batch(&seen)?;
+                continue;
+            }
+            self.passed.iter_mut().for_each(|passed| passed.place.0 = self.seen.len());
+            self.seen.push(seen);
+        }
         let (keyed, rows) = (self.keyed(&batch, false)?, batch.num_rows());
         let is_matched = if keeps_right(self.matching.kind) { vec![false; rows] } else { Vec::new() };
         self.seen.push(Seen { batch, is_matched });
