@@ -628,7 +628,7 @@ fn candidates<'a>(step: &'a Step, access: &'a Access, run: &mut Run<'a>, each: E
             array_prefixes(table, step.slot, (*index, key, tests), *array, run, each)
         }
         Access::Ranges(parts) => ranges(table, step.slot, parts, run, each),
-        Access::Inverted { index, seek } => inverted(table, step.slot, (*index, seek), run, each),
+        Access::Inverted { index, seek, otherwise } => inverted(step, (*index, seek), otherwise, run, each),
         Access::Hashed { of, by, keys, filter, from, .. } => {
             let hashed = hashed(step, *of, (by, filter), from, run)?;
             let mut bytes = run.buffer();
@@ -992,21 +992,23 @@ fn array_prefixes<'a>(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Rows that an inverted index has for some keys, in the order of their records.
+/// Rows that an inverted index has for some keys, in the order of their records; those of `otherwise` if the operands give no
+/// keys.
 fn inverted<'a>(
-    table: &'a Arc<RowTable>,
-    slot: usize,
+    step: &'a Step,
     (which, seek): (IndexRef, &'a Seek),
+    otherwise: &'a Access,
     run: &mut Run<'a>,
     each: Each<'_, 'a>,
 ) -> Result<Flow> {
+    let (table, slot) = (&run.tables[step.slot], step.slot);
     let index = index_of(table, which)?;
     let sought = seek.sought(index, &run.frame)?;
-    let Some(mut postings) = Postings::new(index, &sought) else { return all(table, slot, run, each) };
-    let ctx = run.ctx();
+    let Some(mut postings) = Postings::new(index, &sought) else { return candidates(step, otherwise, run, each) };
+    let (ctx, guard) = (run.ctx(), run.guard());
     sought.ranges(&mut |from, to| ctx.note_range(table, index, Bound::Included(from), Bound::Included(to)));
     let mut least = RecordId(0);
-    while let Some(record) = postings.seek(least, run.guard()) {
+    while let Some(record) = postings.seek(least, guard, &mut || ctx.look())? {
         run.look()?;
         let row = ctx.read(table, record)?;
         #[cfg(test)]

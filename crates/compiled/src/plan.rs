@@ -101,8 +101,8 @@ pub(crate) enum Access {
     ArrayPrefixes { index: IndexRef, key: Vec<Expr>, array: usize, tests: Vec<KeyTest> },
     /// By several ranges of one index, which may overlap.
     Ranges(Vec<Range>),
-    /// By keys of an inverted index.
-    Inverted { index: IndexRef, seek: Seek },
+    /// By keys of an inverted index; by another path if the operands give no keys.
+    Inverted { index: IndexRef, seek: Seek, otherwise: Box<Access> },
     /// By hash table number `of`, built once for each run from the rows of `from` that pass `filter`. The key is
     /// `by` when it is built and `keys` when it is probed; `columns`: those of `by` that are plain columns, which
     /// come first.
@@ -420,6 +420,12 @@ fn access(
     if matches!(best.access, Access::All) {
         best.access = whole(source);
     }
+    if INVERTED < best.cost
+        && let Some((index, seek)) = inverted(source, conditions, bound)
+    {
+        let otherwise = Box::new(best.access);
+        best = Found { access: Access::Inverted { index, seek, otherwise }, cost: INVERTED, ordered: false };
+    }
     Some(hashed(source, &best, conditions, bound, again).unwrap_or(best))
 }
 
@@ -435,21 +441,13 @@ fn hashed(
     bound: &[usize],
     (again, around): (bool, Option<u64>),
 ) -> Option<Found> {
-    let fixed = |keys: &[Expr]| !keys.iter().any(|key| changes(key, true));
-    let fixed_range = |range: &Range| {
-        fixed(&range.equal) && range.low.iter().chain(&range.high).all(|end| !changes(&end.value, true))
+    let cost = match &best.access {
+        Access::All => 900,
+        Access::Derived { .. } => 200,
+        _ => best.cost,
     };
-    let (same, cost) = match &best.access {
-        Access::All => (true, 900),
-        Access::Derived { given, .. } => (given.is_empty(), 200),
-        Access::Range(range) => (best.cost > ONE_ROW && !best.ordered && fixed_range(range), best.cost),
-        Access::Prefixes { keys, .. } => (keys.iter().all(|key| fixed(key)), best.cost),
-        Access::Ranges(ranges) => (ranges.iter().all(fixed_range), best.cost),
-        Access::Inverted { seek, .. } => (!seek.any_value(&|value| changes(value, true)), best.cost),
-        Access::Points(_) | Access::SubqueryPoints { .. } | Access::ArrayPrefixes { .. } | Access::Hashed { .. } => {
-            (false, 0)
-        }
-    };
+    let is_kept = matches!(&best.access, Access::Range(_)) && (best.cost <= ONE_ROW || best.ordered);
+    let same = !is_kept && is_same(&best.access);
     // A key prefix with several columns left open may match much of the table.
     let is_broad = |range: &Range| {
         let columns = columns_of(&source.table, range.index);
@@ -478,6 +476,27 @@ fn hashed(
     let changes = keys.iter().any(|key| changes(key, again));
     let access = Access::Hashed { of: 0, columns, by, keys, filter: Vec::new(), from };
     changes.then_some(Found { access, cost, ordered: false })
+}
+
+/// Whether an access path finds the same rows each time.
+fn is_same(access: &Access) -> bool {
+    let fixed = |keys: &[Expr]| !keys.iter().any(|key| changes(key, true));
+    let fixed_range = |range: &Range| {
+        fixed(&range.equal) && range.low.iter().chain(&range.high).all(|end| !changes(&end.value, true))
+    };
+    match access {
+        Access::All => true,
+        Access::Derived { given, .. } => given.is_empty(),
+        Access::Range(range) => fixed_range(range),
+        Access::Prefixes { keys, .. } => keys.iter().all(|key| fixed(key)),
+        Access::Ranges(ranges) => ranges.iter().all(fixed_range),
+        Access::Inverted { seek, otherwise, .. } => {
+            !seek.any_value(&|value| changes(value, true)) && is_same(otherwise)
+        }
+        Access::Points(_) | Access::SubqueryPoints { .. } | Access::ArrayPrefixes { .. } | Access::Hashed { .. } => {
+            false
+        }
+    }
 }
 
 /// Rows of the table that may be hashed for each row of the outer table, instead of being looked up by a key
@@ -528,6 +547,7 @@ fn without_tests(access: &Access, changes: impl Fn(&Expr) -> bool) -> Access {
         Access::Range(range) => range.tests.retain(keep),
         Access::Ranges(ranges) => ranges.iter_mut().for_each(|range| range.tests.retain(keep)),
         Access::Prefixes { tests, .. } | Access::ArrayPrefixes { tests, .. } => tests.retain(keep),
+        Access::Inverted { otherwise, .. } => **otherwise = without_tests(otherwise, changes),
         _ => {}
     }
     access
@@ -563,10 +583,7 @@ fn stored(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
     let primary = table.primary.as_ref().map(|_| IndexRef::Primary);
     for which in primary.into_iter().chain((0..table.secondary.len()).map(IndexRef::Secondary)) {
         let Some(is_partial) = serves(source, which, conditions) else { continue };
-        if let Some(index) = inverted(table, which) {
-            if let Some(seek) = Seek::of(source, index, conditions, bound).filter(|_| INVERTED < best.cost) {
-                best = Found { access: Access::Inverted { index: which, seek }, cost: INVERTED, ordered: false };
-            }
+        if which.of(table).is_some_and(|index| index.is_inverted()) {
             continue;
         }
         let columns = columns_of(table, which);
@@ -640,9 +657,16 @@ fn stored(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order
 /// Cost of the rows that an inverted index finds: more than those of a whole key of an ordered one, less than those of a part.
 const INVERTED: u32 = 88;
 
-/// The index, if it is inverted.
-fn inverted(table: &RowTable, which: IndexRef) -> Option<&IndexData> {
-    which.of(table).map(|index| &**index).filter(|index| index.is_inverted())
+/// The inverted index that serves the most of the conditions, and what they seek in it.
+fn inverted(source: &Source, conditions: &[&Expr], bound: &[usize]) -> Option<(IndexRef, Seek)> {
+    let indexes = source.table.secondary.iter().enumerate().filter(|(_, index)| index.is_inverted());
+    let found = indexes.filter_map(|(at, index)| {
+        let which = IndexRef::Secondary(at);
+        serves(source, which, conditions)?;
+        Some((which, Seek::of(source, index, conditions, bound)?))
+    });
+    // The first one of equals.
+    found.reduce(|best, other| if other.1.tests() > best.1.tests() { other } else { best })
 }
 
 /// Cost of all rows of a partial index.

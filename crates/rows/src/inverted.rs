@@ -19,7 +19,7 @@ mod tests;
 use std::hash::Hasher;
 
 use model::{Datum, Error, Result, RowIndex, RowSchema, Type, sort_key};
-use rustc_hash::FxHasher;
+use rustc_hash::{FxHashSet, FxHasher};
 
 use crate::table::RecordId;
 
@@ -228,15 +228,12 @@ impl Sought {
     /// Rows that fulfil all of some conditions.
     #[must_use]
     pub fn all(of: Vec<Sought>) -> Sought {
-        let mut parts: Vec<Sought> = Vec::with_capacity(of.len());
-        for part in of {
-            match part {
-                Sought::Every => {}
-                Sought::All(more) => parts.extend(more),
-                part if parts.contains(&part) => {}
-                part => parts.push(part),
-            }
-        }
+        let parts = of.into_iter().flat_map(|part| match part {
+            Sought::Every => Vec::new(),
+            Sought::All(more) => more,
+            part => vec![part],
+        });
+        let mut parts = distinct(parts);
         match parts.len() {
             0 => Sought::Every,
             1 => parts.remove(0),
@@ -250,15 +247,21 @@ impl Sought {
         if of.contains(&Sought::Every) {
             return Sought::Every;
         }
-        let mut parts: Vec<Sought> = Vec::with_capacity(of.len());
-        for part in of {
-            match part {
-                Sought::Any(more) => parts.extend(more),
-                part if parts.contains(&part) => {}
-                part => parts.push(part),
-            }
-        }
+        let parts = of.into_iter().flat_map(|part| match part {
+            Sought::Any(more) => more,
+            part => vec![part],
+        });
+        let mut parts = distinct(parts);
         if parts.len() == 1 { parts.remove(0) } else { Sought::Any(parts) }
+    }
+
+    /// Number of keys.
+    pub(crate) fn keys(&self) -> usize {
+        match self {
+            Sought::Every => 0,
+            Sought::Key(_) => 1,
+            Sought::All(parts) | Sought::Any(parts) => parts.iter().map(Sought::keys).sum(),
+        }
     }
 
     /// Calls `f` with the least and the largest entry of each key, for the read sets of transactions.
@@ -269,6 +272,12 @@ impl Sought {
             Sought::All(parts) | Sought::Any(parts) => parts.iter().for_each(|part| part.ranges(f)),
         }
     }
+}
+
+/// The parts, each key once. The cost is linear: a client may send a million keys.
+fn distinct(parts: impl Iterator<Item = Sought>) -> Vec<Sought> {
+    let mut seen = FxHashSet::default();
+    parts.filter(|part| !matches!(part, Sought::Key(key) if !seen.insert(*key))).collect()
 }
 
 /// The key of an entry.

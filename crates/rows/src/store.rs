@@ -596,6 +596,9 @@ fn remove_inverted(
         left = inverted::without(&left, &found).collect();
         // The change that replaces the newest version queues its keys again.
         is_held |= at > 0 && left.len() < before;
+        if left.is_empty() {
+            break;
+        }
     }
     for key in left {
         index.tree.remove(&inverted::entry(key, record), guard);

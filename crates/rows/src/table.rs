@@ -610,14 +610,18 @@ impl RowTable {
         self.secondary.iter().enumerate().filter(|(_, index)| index.is_inverted())
     }
 
-    /// Removes the entries that only the newest version of a record has from the inverted indexes, before it is undone.
-    pub(crate) fn remove_inverted_entries(&self, record: RecordId, guard: &Guard) -> Result<()> {
+    /// Removes the entries that only the newest version of a record has from the inverted indexes in bit mask `which`, before
+    /// it is undone.
+    pub(crate) fn remove_inverted_entries(&self, which: u64, record: RecordId, guard: &Guard) -> Result<()> {
         let (mut keys, mut others) = (Vec::new(), Vec::new());
-        for (_, index) in self.inverted() {
+        for (_, index) in self.inverted().filter(|(at, _)| which & 1 << at != 0) {
             let mut versions = self.records.record(record)?.versions(guard).map(Version::row);
             let Some(newest) = versions.next().flatten() else { continue };
             index.inverted_keys(&self.layout, newest, &mut keys)?;
             for older in versions.flatten() {
+                if keys.is_empty() {
+                    break;
+                }
                 index.inverted_keys(&self.layout, older, &mut others)?;
                 keys = inverted::without(&keys, &others).collect();
             }
@@ -632,7 +636,7 @@ impl RowTable {
     pub(crate) fn remove_entries(&self, which: u64, record: RecordId, row: &[u8], guard: &Guard) -> Result<()> {
         let mut key = Vec::new();
         for (at, index) in self.secondary.iter().enumerate() {
-            if which & 1 << at != 0 {
+            if which & 1 << at != 0 && !index.is_inverted() {
                 key.clear();
                 index.key_of(&self.layout, row, &mut key)?;
                 RowTable::entry_key(&mut key, record);

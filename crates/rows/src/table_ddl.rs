@@ -15,6 +15,11 @@ use crate::row::RowLayout;
 use crate::table::{IndexData, RecordId, Records, RowTable};
 use crate::txn::Txn;
 
+/// Rows between two checks of memory while an index is built.
+const ROWS_PER_CHECK: u64 = 4_096;
+/// Bytes that an index takes while it is built, for each byte of its entries: themselves and the tree.
+const BUILD_BYTES: i64 = 2;
+
 /// Recovery result of one part of a table: row count, free record numbers and sorted index entries.
 pub struct Recovered {
     /// Schema version that the entries were made with.
@@ -31,11 +36,7 @@ impl Recovered {
     /// Bytes held until the indexes are built.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let of = |entries: &Entries| {
-            let inverted = entries.inverted.capacity() * size_of::<(u64, u64)>();
-            entries.keys.capacity() + entries.entries.capacity() * size_of::<Entry>() + inverted
-        };
-        (self.entries.iter().map(of).sum::<usize>() + self.free.capacity() * size_of::<u64>()) as u64
+        (self.entries.iter().map(Entries::memory_bytes).sum::<usize>() + self.free.capacity() * size_of::<u64>()) as u64
     }
 }
 
@@ -65,7 +66,7 @@ impl RowTable {
     ///
     /// # Errors
     /// 23505 if a new unique index has a duplicate key; `show` formats the key's values for the
-    /// message. 54000 if a key is too long.
+    /// message. 54000 if a key is too long; 53200 at the memory limit.
     ///
     /// # Cost
     /// O(rows × log rows) for each new index; all its keys are in memory at once.
@@ -84,7 +85,7 @@ impl RowTable {
                 *new = Arc::clone(old);
             }
         }
-        next.build(Some(txn.id()), show, |index| !old.iter().any(|old| Arc::ptr_eq(old, index)))?;
+        next.build(Some(txn), show, |index| !old.iter().any(|old| Arc::ptr_eq(old, index)))?;
         Ok(next)
     }
 
@@ -181,7 +182,7 @@ impl RowTable {
 
     fn build(
         &mut self,
-        me: Option<TxnId>,
+        me: Option<&Txn>,
         show: &dyn Fn(&Datum<'_>) -> String,
         which: impl Fn(&Arc<IndexData>) -> bool,
     ) -> Result<()> {
@@ -204,13 +205,19 @@ impl RowTable {
         &self,
         index: &IndexData,
         is_primary: bool,
-        me: Option<TxnId>,
+        me: Option<&Txn>,
         show: &dyn Fn(&Datum<'_>) -> String,
     ) -> Result<Index> {
+        let (txn, me) = (me, me.map(Txn::id));
         let mut entries = Entries::default();
+        let check_memory =
+            |entries: &Entries| txn.map_or(Ok(()), |txn| txn.check_memory(BUILD_BYTES * entries.memory_bytes() as i64));
         for run in self.records.arena.runs_in(0..self.records.bound()) {
             let guard = &crossbeam_epoch::pin();
             for number in run {
+                if number % ROWS_PER_CHECK == 0 {
+                    check_memory(&entries)?;
+                }
                 let slot = self.records.record(RecordId(number))?;
                 let version = match me {
                     Some(me) => slot.current(me, guard),
@@ -235,11 +242,8 @@ impl RowTable {
         show: &dyn Fn(&Datum<'_>) -> String,
     ) -> Result<Index> {
         if index.is_inverted() {
-            let mut all = parts.iter().map(|part| part.inverted.as_slice()).collect::<Vec<_>>().concat();
-            // Stable, because that finds the runs that are sorted already.
-            all.sort();
-            let entry = |(key, record): (u64, u64)| (inverted::entry(key, RecordId(record)), record);
-            return Ok(Index::build(all.into_iter().map(entry)));
+            let entry = |(key, record)| (inverted::entry(key, RecordId(record)), record);
+            return Ok(Index::build(merge_inverted(parts).map(entry)));
         }
         let plain = |(key, _): (&[u8], &Entry)| key.len() - if is_primary { 0 } else { size_of::<u64>() };
         let (mut last, mut twice): (Option<(&[u8], &Entry)>, _) = (None, None);
@@ -345,6 +349,11 @@ impl Entries {
         self.entries.sort_unstable_by(|one, other| compare((one.key(keys), one), (other.key(keys), other)));
     }
 
+    fn memory_bytes(&self) -> usize {
+        let inverted = self.inverted.capacity() * size_of::<(u64, u64)>();
+        self.keys.capacity() + self.entries.capacity() * size_of::<Entry>() + inverted
+    }
+
     fn get(&self, at: usize) -> Option<(&[u8], &Entry)> {
         self.entries.get(at).map(|entry| (entry.key(&self.keys), entry))
     }
@@ -358,6 +367,23 @@ impl Entry {
 
 fn compare(one: (&[u8], &Entry), other: (&[u8], &Entry)) -> Ordering {
     one.1.prefix.cmp(&other.1.prefix).then_with(|| one.0.cmp(other.0))
+}
+
+/// K-way merge of the sorted entries of an inverted index.
+fn merge_inverted(parts: &[Entries]) -> impl Iterator<Item = (u64, u64)> {
+    let rest = |part: &mut std::slice::Iter<'_, (u64, u64)>| part.next().copied();
+    let mut parts: Vec<_> = parts.iter().map(|part| part.inverted.iter()).collect();
+    let heads = parts.iter_mut().enumerate().filter_map(|(at, part)| Some(Reverse((rest(part)?, at))));
+    let mut heads: BinaryHeap<_> = heads.collect();
+    std::iter::from_fn(move || {
+        let mut least = heads.peek_mut()?;
+        let Reverse((entry, at)) = *least;
+        match rest(&mut parts[at]) {
+            Some(next) => *least = Reverse((next, at)),
+            None => drop(PeekMut::pop(least)),
+        }
+        Some(entry)
+    })
 }
 
 /// K-way merge of sorted parts.

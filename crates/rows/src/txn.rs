@@ -43,6 +43,8 @@ pub use visibility::View;
 
 /// Bytes a transaction may add before it updates the store's counter.
 const UNCOUNTED_BYTES_MAX: i64 = 64 << 10;
+/// About what an entry of an inverted index takes, until the indexes are measured again.
+const INVERTED_ENTRY_BYTES: i64 = 32;
 /// Writes undone under one epoch guard when a transaction ends.
 const WRITES_PER_GUARD: usize = 1_024;
 
@@ -143,7 +145,7 @@ struct Write {
     created: bool,
     /// Whether it gave the record a deferrable key, which must be checked before the commit.
     unchecked: bool,
-    /// Bit mask of ordered secondary indexes that got an entry for this write.
+    /// Bit mask of secondary indexes that got an entry for this write.
     added: u64,
     /// Index entries that are garbage after the commit: position of the secondary index, and the
     /// whole key, or the keys of an inverted index.
@@ -515,6 +517,14 @@ impl Txn {
         }
     }
 
+    /// Checks that there is memory for more bytes.
+    ///
+    /// # Errors
+    /// 53200 at the memory limit.
+    pub(crate) fn check_memory(&self, bytes: i64) -> Result<()> {
+        self.store.check_memory(self.uncounted_bytes.saturating_add(bytes))
+    }
+
     /// Records a version of a table that this transaction made and that its commit puts in force;
     /// `None` for a dropped table. The transaction must hold the table lock exclusively or have
     /// created the table.
@@ -586,7 +596,7 @@ impl Txn {
         if let Some(event) = self.lock_table_shared(table)? {
             return Ok(Put::Wait(event));
         }
-        self.store.check_memory(self.uncounted_bytes.saturating_add(row.len() as i64))?;
+        self.check_memory(row.len() as i64)?;
         let mut keys = std::mem::take(&mut self.after);
         let put =
             keys.make(table, table.secondaries(), &row).and_then(|()| self.insert_with(table, row, &mut keys, guard));
@@ -819,9 +829,14 @@ impl Txn {
         }
         for (at, index) in table.inverted() {
             let (before, after) = (before.inverted(at), after.inverted(at));
+            let mut added = 0;
             for key in inverted::without(after, before) {
-                // An older version may have the entry already. Undo looks at the versions to know.
-                let _: std::result::Result<(), u64> = index.tree.insert(&inverted::entry(key, record), record.0, guard);
+                // An older version, or one that was not collected, may have the entry already.
+                added += i64::from(index.tree.insert(&inverted::entry(key, record), record.0, guard).is_ok());
+            }
+            if added > 0 {
+                write.added |= 1 << at;
+                self.count_memory(added * INVERTED_ENTRY_BYTES);
             }
             let stale = inverted::packed(inverted::without(before, after));
             if !stale.is_empty() {
@@ -850,8 +865,14 @@ impl Txn {
         }
     }
 
+    /// Accounts for the memory of versions.
     fn count_bytes(&mut self, bytes: i64) {
         self.version_bytes += bytes;
+        self.count_memory(bytes);
+    }
+
+    /// Accounts for memory that the transaction's limit does not include.
+    fn count_memory(&mut self, bytes: i64) {
         self.uncounted_bytes += bytes;
         if self.uncounted_bytes.abs() > UNCOUNTED_BYTES_MAX {
             self.store.add_memory_bytes(std::mem::take(&mut self.uncounted_bytes));
@@ -866,7 +887,7 @@ impl Txn {
         let Some(old) = table.records.record(record)?.current(self.id, guard).and_then(Version::row) else {
             return Err(Error::bug(format!("update of record {}, which has no row", record.0)));
         };
-        self.store.check_memory(self.uncounted_bytes.saturating_add(row.len() as i64))?;
+        self.check_memory(row.len() as i64)?;
         if table.changes_primary(old, &row)? {
             if let Some(event) = self.delete(table, record, guard)? {
                 return Ok(Put::Wait(event));
@@ -1125,7 +1146,7 @@ impl Write {
         let slot = table.records.record(record)?;
         if let Some(row) = slot.newest(guard).and_then(Version::row) {
             table.remove_entries(added, record, row, guard)?;
-            table.remove_inverted_entries(record, guard)?;
+            table.remove_inverted_entries(added, record, guard)?;
             if let Some(index) = table.primary.as_ref().filter(|_| created) {
                 let mut key = Vec::new();
                 index.key_of(&table.layout, row, &mut key)?;

@@ -97,7 +97,7 @@ fn rows_found_by_an_inverted_index_are_those_of_a_scan() {
 fn an_inverted_index_reads_the_rows_that_have_all_keys_only() {
     let db = db();
     for id in 0..50 {
-        db.sql(&format!(r#"INSERT INTO i VALUES ({id}, '{{"k": {}, "m": {}}}', '{{}}', 0)"#, id % 5, id % 7));
+        db.sql(&format!(r#"INSERT INTO i VALUES ({id}, '{{"k": {}, "m": {}}}', '{{}}', {id})"#, id % 5, id % 7));
     }
     let fetched = |condition: &str| {
         FETCHED.set(0);
@@ -109,4 +109,8 @@ fn an_inverted_index_reads_the_rows_that_have_all_keys_only() {
     assert_eq!(fetched(r#"doc @> '{"k": 1, "m": 2}'"#), 1);
     assert_eq!(fetched(r#"doc @> '{"k": 1}' OR doc @> '{"m": 2}'"#), 16);
     assert_eq!(fetched(r#"doc @> '{"k": 9}'"#), 0);
+    // An operand without keys leaves the rows to the path of the other conditions.
+    for without_keys in ["doc @@ '$.k > 1'", "doc @> '{}'", "doc @? '$.k'", "doc ?& '{}'"] {
+        assert_eq!(fetched(&format!("a BETWEEN 3 AND 5 AND {without_keys}")), 3, "{without_keys}");
+    }
 }

@@ -132,6 +132,30 @@ fn json() -> impl Strategy<Value = String> {
     })
 }
 
+#[test]
+fn a_union_of_many_keys_reads_each_list_once() {
+    const KEYS: u64 = 5_000;
+    let index = IndexData::inverted_for_tests();
+    let guard = &crossbeam_epoch::pin();
+    for record in 0..3 * KEYS {
+        index.tree.insert(&entry(record % KEYS, RecordId(record)), record, guard).unwrap();
+    }
+    let twice = (0..KEYS).chain(0..KEYS).map(Sought::Key).collect();
+    let mut postings = Postings::new(&index, &Sought::any(twice)).unwrap();
+    let (mut found, mut looks) = (0, 0);
+    let mut look = || {
+        looks += 1;
+        Ok(())
+    };
+    while let Some(record) = postings.seek(RecordId(found), guard, &mut look).unwrap() {
+        assert_eq!(record.0, found);
+        found += 1;
+    }
+    assert_eq!((found, looks), (3 * KEYS, KEYS));
+    let mut stopped = Postings::new(&index, &Sought::Key(0)).unwrap();
+    assert!(stopped.seek(RecordId(0), guard, &mut || Err(Error::bug("stop"))).is_err());
+}
+
 fn sought_of(keys: u64, depth: u32) -> BoxedStrategy<Sought> {
     if depth == 0 {
         return (0..keys).prop_map(Sought::Key).boxed();
@@ -178,7 +202,7 @@ proptest! {
         let mut postings = Postings::new(&index, &sought).unwrap();
         let (mut least, mut steps) = (0, steps.into_iter().cycle());
         loop {
-            let found = postings.seek(RecordId(least), guard).map(|record| record.0);
+            let found = postings.seek(RecordId(least), guard, &mut || Ok(())).unwrap().map(|record| record.0);
             prop_assert_eq!(found, expected(least), "from {}", least);
             let Some(found) = found else { break };
             least = found + if found % 3 == 0 { steps.next().unwrap_or(1) } else { 1 };

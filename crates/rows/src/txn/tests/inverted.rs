@@ -63,7 +63,7 @@ fn tagged(db: &Db, txn: &mut Txn, tag: &str) -> BTreeSet<i32> {
     sought.ranges(&mut |from, to| txn.note_range(&db.table, index, Bound::Included(from), Bound::Included(to)));
     let mut postings = Postings::new(index, &sought).unwrap();
     let (mut found, mut least) = (BTreeSet::new(), RecordId(0));
-    while let Some(record) = postings.seek(least, guard) {
+    while let Some(record) = postings.seek(least, guard, &mut || Ok(())).unwrap() {
         least = RecordId(record.0 + 1);
         let Some(row) = txn.read_walked(&db.table, record, guard).unwrap() else { continue };
         let (Datum::Int4(id), Datum::Array(tags)) =
