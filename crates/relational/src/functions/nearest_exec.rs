@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
 use arrow_schema::{SchemaRef, SortOptions};
 use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::{filter_record_batch, interleave, not, nullif, prep_null_mask_filter, take};
@@ -178,6 +178,12 @@ impl ExecutionPlan for NearestExec {
     }
 }
 
+/// The rows of a condition that are true; NULL is not.
+fn fulfilled(condition: &ArrayRef) -> BooleanArray {
+    let mask = condition.as_boolean();
+    if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() }
+}
+
 /// Keys and times of a batch, encoded as comparable bytes.
 struct Keyed {
     keys: Option<Rows>,
@@ -296,7 +302,7 @@ impl Walk {
         let mut valid = nulls.fold(None, |all, one| NullBuffer::union(all.as_ref(), one.as_ref()));
         if let Some(candidates) = self.matching.candidates.as_ref().filter(|_| !is_left) {
             let mask = candidates.evaluate(batch)?.into_array(batch.num_rows())?;
-            let mask = NullBuffer::new(prep_null_mask_filter(mask.as_boolean()).values().clone());
+            let mask = NullBuffer::new(fulfilled(&mask).values().clone());
             valid = NullBuffer::union(valid.as_ref(), Some(&mask));
         }
         let time: Vec<ArrayRef> = columns.pop().into_iter().collect();
@@ -342,9 +348,7 @@ impl Walk {
             self.note(places.iter().flatten());
             return Ok(joined);
         };
-        let fulfilled = also.evaluate(&joined)?.into_array(joined.num_rows())?;
-        let mask = fulfilled.as_boolean();
-        let fulfilled = if mask.null_count() > 0 { prep_null_mask_filter(mask) } else { mask.clone() };
+        let fulfilled = fulfilled(&also.evaluate(&joined)?.into_array(joined.num_rows())?);
         self.note(
             places.iter().enumerate().filter(|(at, _)| fulfilled.value(*at)).filter_map(|(_, place)| place.as_ref()),
         );

@@ -898,6 +898,7 @@ ORDER BY 1
 ---
 btree|Index
 columns|Table
+gin|Index
 hash|Index
 heap|Table
 === psql \dRp
