@@ -610,6 +610,9 @@ fn alter(session: &mut Session, next: &RowSchema, work: &[Work], clocks: &Clocks
         _ => None,
     };
     let is_rewritten = rewritten.is_some();
+    if !is_rewritten && let Some(event) = check_new_key(session, &before, next, work, clocks)? {
+        return Ok(Some(event));
+    }
     let data = if is_rewritten { RowData::Discard } else { RowData::Keep };
     let table = match session.writer()?.alter_row_table(next.clone(), data, &shown)? {
         Altered::Done(table) => table,
@@ -619,6 +622,13 @@ fn alter(session: &mut Session, next: &RowSchema, work: &[Work], clocks: &Clocks
     let written = session.writer()?.rows().changes_len();
     for row in rewritten.into_iter().flatten() {
         let guard = crossbeam_epoch::pin();
+        for one in work {
+            if let Work::NotNull(column) = one
+                && table.layout.field(&row, *column)?.is_null()
+            {
+                return Err(one.violated(&table.schema));
+            }
+        }
         match session.writer()?.rows().insert(&table, row, &guard)? {
             ::rows::Put::Done(_) => {}
             ::rows::Put::Duplicate { index, .. } => return Err(twice(&table, index)),
@@ -640,6 +650,54 @@ fn alter(session: &mut Session, next: &RowSchema, work: &[Work], clocks: &Clocks
         check(session, &table, one, clocks)?;
     }
     Ok(None)
+}
+
+/// Checks the columns of a new primary key for NULLs before its index is built, which has no NULLs; returns an event to wait
+/// for if other transactions are writing to the table.
+fn check_new_key(
+    session: &mut Session,
+    before: &RowSchema,
+    next: &RowSchema,
+    work: &[Work],
+    clocks: &Clocks,
+) -> Result<Option<Event>> {
+    if next.primary.is_none() || next.primary == before.primary {
+        return Ok(None);
+    }
+    let table = Arc::clone(session.newest().row_table_by_id(next.id)?);
+    if let Some(event) = enter_alone(session, &table)? {
+        return Ok(Some(event));
+    }
+    for one in work {
+        match one {
+            Work::NotNull(column) if *column < before.columns.len() => check(session, &table, one, clocks)?,
+            // Rows that are there have a new column's default, or NULL.
+            Work::NotNull(column) if next.columns[*column].missing.is_none() => {
+                let mut has_rows = false;
+                every(session, &table, one, |_, _, _| {
+                    has_rows = true;
+                    Ok(true)
+                })?;
+                if has_rows {
+                    return Err(one.violated(next));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Locks a table against all other transactions; returns an event to wait for if they are writing to it.
+fn enter_alone(session: &mut Session, table: &Arc<RowTable>) -> Result<Option<Event>> {
+    match session.writer()?.rows().enter(table, Access::Alone)? {
+        Entered::In => Ok(None),
+        Entered::Wait(event) => Ok(Some(event)),
+        Entered::Changed => {
+            Err(Error::new(SqlState::SERIALIZATION_FAILURE, "the table was altered by another transaction")
+                .with_hint("run the transaction again"))
+        }
+    }
 }
 
 /// Locks the tables that new foreign keys of a table reference until the end of the transaction: writers that do not know the
@@ -674,13 +732,8 @@ fn rewritten(
 ) -> Result<std::result::Result<Vec<Box<[u8]>>, Event>> {
     let now = session.now_ns().div_euclid(1_000);
     let table = Arc::clone(session.newest().row_table_by_id(id)?);
-    match session.writer()?.rows().enter(&table, Access::Alone)? {
-        Entered::In => {}
-        Entered::Wait(event) => return Ok(Err(event)),
-        Entered::Changed => {
-            return Err(Error::new(SqlState::SERIALIZATION_FAILURE, "the table was altered by another transaction")
-                .with_hint("run the transaction again"));
-        }
+    if let Some(event) = enter_alone(session, &table)? {
+        return Ok(Err(event));
     }
     // Bounds are conditions on the rows as they are.
     for one in work.iter().filter(|one| matches!(one, Work::Partition(_))) {
