@@ -59,15 +59,29 @@ fn set_values(session: &mut Session, name: &str, values: &[SetValue], local: boo
     }
     let texts: Vec<String> = values.iter().map(text_of).collect();
     if is_role(name) {
-        // There are no other roles to act as.
-        return match texts.as_slice() {
-            [role] if name == "role" && role.eq_ignore_ascii_case("none") => Ok(()),
-            _ => Err(Error::unsupported(format!("SET {name} is not supported"))),
-        };
+        return set_role(session, name, texts.first().map_or("", String::as_str), local);
     }
     // Each value is the name of one schema, whatever characters are in it.
     let texts = if name == "search_path" { texts.into_iter().map(quoted).collect() } else { texts };
     assign(session, name, &texts.join(", "), local)
+}
+
+/// SET ROLE and SET SESSION AUTHORIZATION: the session's own role is the only one to act as. Programs that set the role again
+/// which they found, such as Flyway, name it.
+///
+/// # Errors
+/// 22023 for another role.
+fn set_role(session: &mut Session, name: &str, role: &str, local: bool) -> Result<()> {
+    let is_setting = name == "role";
+    if is_setting && role.eq_ignore_ascii_case("none") {
+        return reset_one(session, name, local);
+    }
+    if session.setting("session_authorization").as_deref() != Some(role) {
+        let text = format!("role \"{role}\" does not exist");
+        return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, text)
+            .with_hint("The session's own role is the only one; every user has all privileges."));
+    }
+    if is_setting { assign(session, name, role, local) } else { Ok(()) }
 }
 
 /// An identifier, quoted where necessary.
@@ -81,7 +95,11 @@ fn is_role(name: &str) -> bool {
 }
 
 fn reset_one(session: &mut Session, name: &str, local: bool) -> Result<()> {
-    if is_role(name) { Ok(()) } else { change(session, local, |settings| settings.reset(name)) }
+    match name {
+        // That of the connection.
+        "session_authorization" => Ok(()),
+        _ => change(session, local, |settings| settings.reset(name)),
+    }
 }
 
 fn text_of(value: &SetValue) -> String {
