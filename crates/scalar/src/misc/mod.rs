@@ -1,6 +1,7 @@
 //! Functions of values of any type, names of types, and sizes in bytes.
 
 mod sizes;
+mod type_limits;
 mod type_names;
 
 use std::sync::Arc;
@@ -39,6 +40,13 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("pg_typeof", pg_typeof),
     ("format_type", type_names::format_type),
     ("to_regtype", type_names::to_regtype),
+    ("_pg_char_max_length", type_limits::char_max_length),
+    ("_pg_char_octet_length", type_limits::char_octet_length),
+    ("_pg_numeric_precision", type_limits::numeric_precision),
+    ("_pg_numeric_precision_radix", type_limits::numeric_precision_radix),
+    ("_pg_numeric_scale", type_limits::numeric_scale),
+    ("_pg_datetime_precision", type_limits::datetime_precision),
+    ("_pg_interval_type", type_names::interval_type),
     ("regclass", regclass),
     ("oidvectortypes", type_names::oidvectortypes),
     ("pg_size_pretty(int8)", sizes::pg_size_pretty),

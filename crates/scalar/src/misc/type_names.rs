@@ -3,6 +3,7 @@
 use catalog::{TypeId, builtin};
 use model::{Datum, Error, Result, SqlState};
 
+use super::type_limits;
 use crate::context::Context;
 use crate::expr::Call;
 
@@ -216,6 +217,16 @@ pub(super) fn format_type<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'
             None => with_modifier(ty, modifier, ctx)?,
         },
     }))
+}
+
+/// `_pg_interval_type`: the fields of an interval with declared fields, in capitals.
+pub(super) fn interval_type<'a>(arguments: &[Datum<'a>], _: &Call, ctx: &Context<'a>) -> Result<Datum<'a>> {
+    let (ty, modifier) = type_limits::of(arguments)?;
+    if ty != TypeId::INTERVAL {
+        return Ok(Datum::Null);
+    }
+    let name = with_modifier(ty, Some(modifier), ctx)?;
+    Ok(name.split_once(' ').map_or(Datum::Null, |(_, fields)| ctx.text(&fields.to_ascii_uppercase())))
 }
 
 fn with_modifier(ty: TypeId, modifier: Option<i32>, ctx: &Context<'_>) -> Result<String> {
