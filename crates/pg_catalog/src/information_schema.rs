@@ -31,6 +31,41 @@ const KEY_COLUMNS: &str = "constraint_catalog name,constraint_schema name,constr
     table_name name,column_name name,ordinal_position int4,position_in_unique_constraint int4";
 const CONSTRAINT_COLUMNS: &str = "table_catalog name,table_schema name,table_name name,column_name name,constraint_catalog name,\
     constraint_schema name,constraint_name name";
+const ROUTINES: &str = "specific_catalog name,specific_schema name,specific_name name,routine_catalog name,\
+    routine_schema name,routine_name name,routine_type text,module_catalog name,module_schema name,module_name name,\
+    udt_catalog name,udt_schema name,udt_name name,data_type text,character_maximum_length int4,\
+    character_octet_length int4,character_set_catalog name,character_set_schema name,character_set_name name,\
+    collation_catalog name,collation_schema name,collation_name name,numeric_precision int4,\
+    numeric_precision_radix int4,numeric_scale int4,datetime_precision int4,interval_type text,\
+    interval_precision int4,type_udt_catalog name,type_udt_schema name,type_udt_name name,scope_catalog name,\
+    scope_schema name,scope_name name,maximum_cardinality int4,dtd_identifier name,routine_body text,\
+    routine_definition text,external_name text,external_language text,parameter_style text,is_deterministic text,\
+    sql_data_access text,is_null_call text,sql_path text,schema_level_routine text,max_dynamic_result_sets int4,\
+    is_user_defined_cast text,is_implicitly_invocable text,security_type text,to_sql_specific_catalog name,\
+    to_sql_specific_schema name,to_sql_specific_name name,as_locator text,created timestamptz,\
+    last_altered timestamptz,new_savepoint_level text,is_udt_dependent text,result_cast_from_data_type text,\
+    result_cast_as_locator text,result_cast_char_max_length int4,result_cast_char_octet_length int4,\
+    result_cast_char_set_catalog name,result_cast_char_set_schema name,result_cast_char_set_name name,\
+    result_cast_collation_catalog name,result_cast_collation_schema name,result_cast_collation_name name,\
+    result_cast_numeric_precision int4,result_cast_numeric_precision_radix int4,result_cast_numeric_scale int4,\
+    result_cast_datetime_precision int4,result_cast_interval_type text,result_cast_interval_precision int4,\
+    result_cast_type_udt_catalog name,result_cast_type_udt_schema name,result_cast_type_udt_name name,\
+    result_cast_scope_catalog name,result_cast_scope_schema name,result_cast_scope_name name,\
+    result_cast_maximum_cardinality int4,result_cast_dtd_identifier name";
+const PARAMETERS: &str = "specific_catalog name,specific_schema name,specific_name name,ordinal_position int4,\
+    parameter_mode text,is_result text,as_locator text,parameter_name name,data_type text,\
+    character_maximum_length int4,character_octet_length int4,character_set_catalog name,character_set_schema name,\
+    character_set_name name,collation_catalog name,collation_schema name,collation_name name,numeric_precision int4,\
+    numeric_precision_radix int4,numeric_scale int4,datetime_precision int4,interval_type text,\
+    interval_precision int4,udt_catalog name,udt_schema name,udt_name name,scope_catalog name,scope_schema name,\
+    scope_name name,maximum_cardinality int4,dtd_identifier name,parameter_default text";
+const ATTRIBUTES: &str = "udt_catalog name,udt_schema name,udt_name name,attribute_name name,ordinal_position int4,\
+    attribute_default text,is_nullable text,data_type text,character_maximum_length int4,character_octet_length int4,\
+    character_set_catalog name,character_set_schema name,character_set_name name,collation_catalog name,\
+    collation_schema name,collation_name name,numeric_precision int4,numeric_precision_radix int4,numeric_scale int4,\
+    datetime_precision int4,interval_type text,interval_precision int4,attribute_udt_catalog name,\
+    attribute_udt_schema name,attribute_udt_name name,scope_catalog name,scope_schema name,scope_name name,\
+    maximum_cardinality int4,dtd_identifier name,is_derived_reference_attribute text";
 
 /// Relations of the schema.
 pub(crate) fn relations() -> Vec<Relation> {
@@ -38,7 +73,7 @@ pub(crate) fn relations() -> Vec<Relation> {
     let relation = |(oid, name, columns, rows): (u32, &'static str, &'static str, Option<Rows>)| {
         Relation::new((oid, "information_schema", name), columns, rows)
     };
-    let all: [(u32, &str, &str, Option<Rows>); 23] = [
+    let all: [(u32, &str, &str, Option<Rows>); 24] = [
         (13_001, "tables", TABLES, Some(tables)),
         (13_002, "columns", COLUMNS, Some(columns)),
         (13_003, "schemata", SCHEMATA, Some(schemata)),
@@ -67,21 +102,8 @@ pub(crate) fn relations() -> Vec<Relation> {
             "constraint_catalog name,constraint_schema name,constraint_name name,check_clause text",
             Some(check_constraints),
         ),
-        (
-            13_011,
-            "routines",
-            "specific_catalog name,specific_schema name,specific_name name,routine_catalog name,routine_schema name,\
-            routine_name name,routine_type text,data_type text,type_udt_name name,routine_body text,routine_definition text,\
-            external_language text",
-            Some(routines::routines),
-        ),
-        (
-            13_012,
-            "parameters",
-            "specific_catalog name,specific_schema name,specific_name name,ordinal_position int4,parameter_mode text,\
-            parameter_name name,data_type text,udt_name name",
-            Some(routines::parameters),
-        ),
+        (13_011, "routines", ROUTINES, Some(routines::routines)),
+        (13_012, "parameters", PARAMETERS, Some(routines::parameters)),
         (
             13_013,
             "sequences",
@@ -146,6 +168,7 @@ pub(crate) fn relations() -> Vec<Relation> {
             column_name name",
             Some(user_types::standard_usage),
         ),
+        (13_024, "attributes", ATTRIBUTES, Some(user_types::standard_attributes)),
         (
             13_020,
             "character_sets",
@@ -336,6 +359,21 @@ pub(crate) fn typed_column(
     set("interval_type", fields.into());
     set("datetime_precision", if times { Some(digits) } else { (column.ty == Type::Date).then_some(0) }.into());
     row
+}
+
+/// The columns that tell the type of a result or a parameter of a routine, which has no declared length.
+///
+/// - `udt`: names for `udt_catalog`, `udt_schema` and `udt_name`.
+pub(crate) fn routine_type(facts: &StatementFacts, ty: u32, udt: [&'static str; 3]) -> Row {
+    let name = |column| match column {
+        "data_type" => Some("data_type"),
+        "udt_catalog" => Some(udt[0]),
+        "udt_schema" => Some(udt[1]),
+        "udt_name" => Some(udt[2]),
+        _ => None,
+    };
+    let row = column_row(facts, ("", "", ""), 0, ty, true, (None, None, None), "NO");
+    row.into_iter().filter_map(|(column, cell)| Some((name(column)?, cell))).collect()
 }
 
 fn sequences(facts: &StatementFacts) -> Vec<Row> {

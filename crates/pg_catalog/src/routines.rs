@@ -11,6 +11,7 @@ use model::{
 
 use crate::cells::{Cell, Row, row};
 use crate::facts::StatementFacts;
+use crate::information_schema;
 use crate::names::{self, quote_ident};
 use crate::oids::{self, Oid, Part};
 
@@ -308,9 +309,10 @@ fn specific_name(routine: &RoutineSpec) -> String {
 
 /// Rows of `information_schema.routines`.
 pub(crate) fn routines(facts: &StatementFacts) -> Vec<Row> {
+    let yes = |is_so: bool| if is_so { "YES" } else { "NO" };
     let one = |routine: &model::RoutineRef| {
         let is_sql = routine.language == RoutineLanguage::Sql;
-        row! {
+        let mut row = row! {
             specific_catalog: facts.database.as_str(),
             specific_schema: routine.name.schema.as_str(),
             specific_name: specific_name(routine),
@@ -318,12 +320,25 @@ pub(crate) fn routines(facts: &StatementFacts) -> Vec<Row> {
             routine_schema: routine.name.schema.as_str(),
             routine_name: routine.name.table.as_str(),
             routine_type: if routine.is_procedure { "PROCEDURE" } else { "FUNCTION" },
-            data_type: if routine.is_procedure { Cell::Null } else { Cell::Text(type_name(facts, routine.result)) },
-            type_udt_name: builtin().type_row(TypeId(routine.result)).map(|row| row.name),
+            dtd_identifier: "0",
             routine_body: if is_sql && routine.is_unquoted { "SQL" } else { "EXTERNAL" },
             routine_definition: routine.body.as_str(),
             external_language: routine.language.name().to_uppercase(),
+            parameter_style: "GENERAL",
+            is_deterministic: yes(routine.volatility == RoutineVolatility::Immutable),
+            sql_data_access: "MODIFIES",
+            is_null_call: if routine.is_procedure { None } else { Some(yes(routine.is_strict)) },
+            schema_level_routine: "YES",
+            max_dynamic_result_sets: 0,
+            security_type: if routine.is_definer { "DEFINER" } else { "INVOKER" },
+            as_locator: "NO",
+            is_udt_dependent: "NO",
+        };
+        if !routine.is_procedure {
+            let udt = ["type_udt_catalog", "type_udt_schema", "type_udt_name"];
+            row.extend(information_schema::routine_type(facts, routine.result, udt));
         }
+        row
     };
     facts.catalog.routines().map(one).collect()
 }
@@ -339,16 +354,25 @@ pub(crate) fn parameters(facts: &StatementFacts) -> Vec<Row> {
                 RoutineMode::Out | RoutineMode::Table => "OUT",
             };
             let name = Some(parameter.name.as_str()).filter(|name| !name.is_empty());
-            rows.push(row! {
+            let number = at as i64 + 1;
+            let mut row = row! {
                 specific_catalog: facts.database.as_str(),
                 specific_schema: routine.name.schema.as_str(),
                 specific_name: specific_name(routine),
-                ordinal_position: at as i64 + 1,
+                ordinal_position: number,
                 parameter_mode: mode,
+                is_result: "NO",
+                as_locator: "NO",
                 parameter_name: name,
-                data_type: type_name(facts, parameter.ty),
-                udt_name: builtin().type_row(TypeId(parameter.ty)).map(|row| row.name),
-            });
+                dtd_identifier: number.to_string(),
+                parameter_default: parameter.default.as_deref(),
+            };
+            row.extend(information_schema::routine_type(
+                facts,
+                parameter.ty,
+                ["udt_catalog", "udt_schema", "udt_name"],
+            ));
+            rows.push(row);
         }
     }
     rows

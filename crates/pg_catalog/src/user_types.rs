@@ -76,6 +76,33 @@ pub(crate) fn composites(facts: &StatementFacts) -> impl Iterator<Item = (&TypeS
     facts.catalog.types().filter_map(|spec| Some((spec, spec.attributes()?)))
 }
 
+/// Rows of `information_schema.attributes`.
+pub(crate) fn standard_attributes(facts: &StatementFacts) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (spec, attributes) in composites(facts) {
+        for (at, attribute) in attributes.iter().enumerate() {
+            let column = RowColumn::new(&attribute.name, attribute.ty);
+            let name = |name| match name {
+                "udt_catalog" => Some("attribute_udt_catalog"),
+                "udt_schema" => Some("attribute_udt_schema"),
+                "udt_name" => Some("attribute_udt_name"),
+                "column_name" => Some("attribute_name"),
+                "table_catalog" => Some("udt_catalog"),
+                "table_schema" => Some("udt_schema"),
+                "table_name" => Some("udt_name"),
+                name if name.starts_with("is_") && name != "is_nullable" || name.starts_with("domain_") => None,
+                "identity_cycle" => None,
+                name => Some(name),
+            };
+            let row = typed_column(facts, (&spec.name.schema, &spec.name.table), at, &column, "NO");
+            let mut row: Row = row.into_iter().filter_map(|(of, cell)| Some((name(of)?, cell))).collect();
+            row.extend(row! { is_derived_reference_attribute: "NO" });
+            rows.push(row);
+        }
+    }
+    rows
+}
+
 /// Rows of `pg_class` for composite types.
 pub(crate) fn classes(facts: &StatementFacts) -> Vec<Row> {
     let class = |(spec, attributes): (&TypeSpecRef, &[Attribute])| {
