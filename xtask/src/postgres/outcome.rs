@@ -108,7 +108,14 @@ pub(super) fn compare(text: &str, ours: &Answer, theirs: &Answer, again: &Answer
     }
 }
 
+/// Whether a statement is an EXPLAIN, after comments.
 fn is_explain(text: &str) -> bool {
+    let mut text = text.trim_start();
+    while let Some(end) =
+        [("--", "\n"), ("/*", "*/")].into_iter().find_map(|(open, close)| text.starts_with(open).then_some(close))
+    {
+        text = text.split_once(end).map_or("", |(_, rest)| rest.trim_start());
+    }
     text.get(..7).is_some_and(|word| word.eq_ignore_ascii_case("explain"))
 }
 
@@ -219,6 +226,7 @@ mod tests {
             ("select", failed("42883"), one.clone(), Outcome::Unsupported),
             ("select", one.clone(), failed("22012"), Outcome::Accepted),
             ("explain select", rows_of(&["a"], 25), rows_of(&["b"], 25), Outcome::Explain),
+            ("/* a */ -- b\nexplain select", rows_of(&["a"], 25), rows_of(&["b"], 25), Outcome::Explain),
         ] {
             assert_eq!(compare(text, &ours, &theirs, &theirs, false), expected, "{text} {ours:?} {theirs:?}");
         }

@@ -277,7 +277,7 @@ impl Pair {
         Ok(done)
     }
 
-    /// Replaces Millrace's rows of `table` by PostgreSQL's.
+    /// Replaces Millrace's rows of `table`, and of the tables below it, by PostgreSQL's.
     fn copy_rows(&mut self, table: &str) -> Result {
         if self.theirs.status == b'E' || !self.copied(table)? {
             self.tainted.insert(table.rsplit('.').next().unwrap_or(table).to_owned());
@@ -285,19 +285,47 @@ impl Pair {
         Ok(())
     }
 
+    /// Copies all rows or changes nothing: a foreign key, for example, may refuse them.
     fn copied(&mut self, table: &str) -> Result<bool> {
+        let dumps = self.dumps(table)?;
+        let (begin, commit, undo) = match self.ours.status {
+            b'T' => ("SAVEPOINT xtask_copy", "RELEASE xtask_copy", "ROLLBACK TO xtask_copy"),
+            _ => ("BEGIN", "COMMIT", "ROLLBACK"),
+        };
+        self.ours.run(begin)?;
+        let mut done = !dumps.is_empty();
+        for (table, rows) in &dumps {
+            done = done
+                && self.guarded(&format!("DELETE FROM ONLY {table}"), None)?
+                && self.guarded(&format!("COPY {table} FROM STDIN"), Some(rows))?;
+        }
+        self.ours.run(if done { commit } else { undo })?;
+        Ok(done)
+    }
+
+    /// PostgreSQL's rows of `table` and of the tables below it, by the table that stores them.
+    fn dumps(&mut self, table: &str) -> Result<Vec<(String, String)>> {
         let in_block = self.theirs.status == b'T';
         if in_block {
             self.theirs.run(&format!("SAVEPOINT {GUARD}"))?;
         }
-        let dump = self.theirs.run(&format!("COPY (SELECT * FROM ONLY {table}) TO STDOUT"))?;
+        let tables = self.theirs.run(&format!(
+            "WITH RECURSIVE tree (oid) AS (SELECT '{table}'::regclass::oid
+               UNION SELECT inhrelid FROM pg_inherits JOIN tree ON inhparent = tree.oid)
+             SELECT oid::regclass FROM tree JOIN pg_class USING (oid) WHERE relkind = 'r'"
+        ))?;
+        let mut dumps = Vec::new();
+        if let [Part::Rows { rows, .. }] = tables.parts.as_slice() {
+            for table in rows.iter().flatten().flatten() {
+                let dump = self.theirs.run(&format!("COPY {table} TO STDOUT"))?;
+                let [Part::Copied { lines, .. }] = dump.parts.as_slice() else { continue };
+                dumps.push((table.clone(), lines.concat()));
+            }
+        }
         if in_block {
             self.theirs.run(&format!("ROLLBACK TO {GUARD}"))?;
             self.theirs.run(&format!("RELEASE {GUARD}"))?;
         }
-        let [Part::Copied { lines, .. }] = dump.parts.as_slice() else { return Ok(false) };
-        let rows = lines.concat();
-        Ok(self.guarded(&format!("DELETE FROM {table}"), None)?
-            && self.guarded(&format!("COPY {table} FROM STDIN"), Some(&rows))?)
+        Ok(dumps)
     }
 }
