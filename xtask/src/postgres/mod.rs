@@ -3,7 +3,7 @@
 //! Always true
 //! - PostgreSQL answers beside Millrace in the same run; no expected output is stored, and no text of its tests is committed.
 //! - The ratchet has one letter for each statement. A statement that was identical stays so, and rows that differ have an entry
-//!   that says why they are right; everything else fails the command.
+//!   that says why they are right; everything else fails the command, also an entry for rows that differ no longer.
 //!
 //! Not here: EXPLAIN's text, notices and psql's descriptions (`\d`), which are not compared.
 
@@ -37,7 +37,8 @@ cargo xtask postgres [options] [SCRIPT…]
 
 Runs PostgreSQL 15's regression scripts and isolation tests against Millrace and a private PostgreSQL and compares each
 answer. Without SCRIPT: the scripts of what ordinary users need, and all isolation tests. Fails if a statement that was
-identical no longer is, or if rows differ without an entry in xtask/baselines/postgres-explained.txt.
+identical no longer is, if rows differ without an entry in xtask/baselines/postgres-explained.txt, or if an entry's rows
+no longer differ.
 
   --all            every regression script
   --isolation      the isolation tests alone
@@ -249,6 +250,12 @@ impl Run {
                 if explained.reason(script, case.line).is_none() {
                     let text = case.text.lines().next().unwrap_or_default();
                     failures.push(format!("{script}:{} is {} now: {text}", case.line, case.outcome.name()));
+                }
+            }
+            if !change.other_script {
+                let places: Vec<(usize, Outcome)> = cases.iter().map(|case| (case.line, case.outcome)).collect();
+                for place in explained.stale(script, &places) {
+                    failures.push(format!("{place} has no other rows now: remove it from postgres-explained.txt"));
                 }
             }
             ratchet.scripts.insert(script.clone(), outcomes);

@@ -1,6 +1,6 @@
 //! The ratchet: one letter a statement, kept in the repository, which only gets better.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -116,6 +116,23 @@ impl Explained {
     pub(super) fn reason(&self, script: &str, line: usize) -> Option<&str> {
         self.0.get(&format!("{script}:{line}")).map(String::as_str)
     }
+
+    /// Places in `script` with a reason although none of the statements there, in `cases` by line, has other rows now. A
+    /// reason that begins with "sometimes" is never stale.
+    pub(super) fn stale(&self, script: &str, cases: &[(usize, Outcome)]) -> Vec<&str> {
+        // An isolation test also differs in which transactions abort. A volatile answer may have other rows next time.
+        let needed = |outcome| match outcome {
+            Outcome::Identical => false,
+            Outcome::Rows | Outcome::Volatile => true,
+            _ => script.starts_with("isolation/"),
+        };
+        let needed: BTreeSet<String> =
+            cases.iter().filter(|(_, outcome)| needed(*outcome)).map(|(line, _)| format!("{script}:{line}")).collect();
+        let of_script = |place: &str| place.rsplit_once(':').is_some_and(|(of, _)| of == script);
+        let always = self.0.iter().filter(|(_, reason)| !reason.starts_with("sometimes"));
+        let places = always.map(|(place, _)| place.as_str()).filter(|place| of_script(place));
+        places.filter(|place| !needed.contains(*place)).collect()
+    }
 }
 
 #[cfg(test)]
@@ -139,5 +156,15 @@ mod tests {
         assert_eq!((change.worse, change.better), (vec![1], 2));
         assert_eq!(ratchet.change("a", &letters("==urr")).worse, [4]);
         assert!(ratchet.change("a", &letters("=")).other_script);
+    }
+
+    #[test]
+    fn a_reason_without_other_rows_is_stale() {
+        let places = ["a:1", "a:2", "a:3", "a:4", "b:1", "isolation/a:1"];
+        let mut explained = Explained(places.map(|place| (place.to_owned(), String::new())).into());
+        explained.0.insert("a:5".to_owned(), "sometimes other rows".to_owned());
+        let cases = [(1, Outcome::Identical), (1, Outcome::Rows), (2, Outcome::Identical), (3, Outcome::Accepted)];
+        assert_eq!(explained.stale("a", &cases), ["a:2", "a:3", "a:4"]);
+        assert!(explained.stale("isolation/a", &[(1, Outcome::Accepted)]).is_empty());
     }
 }
