@@ -87,14 +87,16 @@ impl SystemRows<'_> {
         let column = &self.relation.columns[column];
         self.arena.reset();
         let ctx = Context { arena: &self.arena, session: self.session };
-        self.rows.iter().try_for_each(|row| each(&value(row, column, &ctx)?))
+        let is_standard = self.relation.schema == "information_schema";
+        self.rows.iter().try_for_each(|row| each(&value(row, column, is_standard, &ctx)?))
     }
 }
 
-/// The value of a column in a row.
-fn value<'a>(row: &Row, column: &Column, ctx: &Context<'a>) -> Result<Datum<'a>> {
+/// The value of a column in a row. What a row of `information_schema` omits is NULL.
+fn value<'a>(row: &Row, column: &Column, is_standard: bool, ctx: &Context<'a>) -> Result<Datum<'a>> {
     match row.iter().find(|(own, _)| *own == column.name) {
         Some((_, cell)) => cell.datum(column.type_id(), ctx),
+        None if is_standard => Ok(Datum::Null),
         None => default(column.type_id()).datum(column.type_id(), ctx),
     }
 }

@@ -505,7 +505,12 @@ impl Draft<'_> {
     fn set_columns(&self, action: &KeyAction, key: &[usize]) -> Result<Vec<usize>> {
         let (KeyAction::SetNull(columns) | KeyAction::SetDefault(columns)) = action else { return Ok(Vec::new()) };
         let names: Vec<String> = columns.iter().map(Ident::to_string).collect();
-        let found = referring(&names, &self.next)?;
+        let mut found = Vec::new();
+        for at in referring(&names, &self.next)? {
+            if !found.contains(&at) {
+                found.push(at);
+            }
+        }
         match found.iter().find(|at| !key.contains(at)) {
             None => Ok(found),
             Some(at) => {

@@ -8,12 +8,14 @@ use catalog::TypeId;
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::common::Column;
 use datafusion::datasource::provider_as_source;
-use datafusion::logical_expr::{Expr as DfExpr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, col};
 use model::{Error, Result};
+use scalar::{Expr, ExprKind, Place};
 
 use crate::arrow::arrow_type;
 use crate::arrow::key::{self, KeyKind};
 use crate::errors::OrError;
+use crate::evaluation::evaluate::Evaluate;
 use crate::lower::lowering::Lowering;
 
 impl Lowering<'_> {
@@ -33,8 +35,11 @@ impl Lowering<'_> {
             return Err(Error::unsupported("UNION in a recursive query is not supported for these types"));
         }
         let base = self.side(base, &cte.columns, &types)?;
-        let fields = cte.columns.iter().zip(&types);
-        let fields = fields.map(|(column, ty)| Field::new(Self::name(*column), arrow_type(*ty, &self.zone), true));
+        let metadata = base.schema().fields().iter().map(|field| field.metadata().clone());
+        let fields = cte.columns.iter().zip(&types).zip(metadata);
+        let fields = fields.map(|((column, ty), metadata)| {
+            Field::new(Self::name(*column), arrow_type(*ty, &self.zone), true).with_metadata(metadata)
+        });
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         // Two references are two recursions, so their work tables need two names.
         let name = format!("w{number}_{}", columns.first().copied().unwrap_or_default());
@@ -45,12 +50,45 @@ impl Lowering<'_> {
             Some(outer) => self.work.borrow_mut().insert(number, outer),
             None => self.work.borrow_mut().remove(&number),
         };
-        let plan = LogicalPlanBuilder::from(base).to_recursive_query(name, step?, !all);
+        let [base, step] = self.with_equal_metadata([base, step?], &cte.columns, &types)?;
+        let plan = LogicalPlanBuilder::from(base).to_recursive_query(name, step, !all);
         let plan = plan.and_then(LogicalPlanBuilder::build).or_error()?;
         for (column, ty) in cte.columns.iter().zip(&types) {
             self.computed(*column, arrow_type(*ty, &self.zone));
         }
         self.renamed(plan, &cte.columns, columns)
+    }
+
+    /// Takes the metadata from columns in which both sides have another: DataFusion wants them to be equal. A column of a table has
+    /// some, and a computed one has none.
+    fn with_equal_metadata(
+        &self,
+        sides: [LogicalPlan; 2],
+        columns: &[u32],
+        types: &[TypeId],
+    ) -> Result<[LogicalPlan; 2]> {
+        let [base, step] = &sides;
+        let fields = base.schema().fields().iter().zip(step.schema().fields());
+        let differs: Vec<bool> = fields.map(|(base, step)| base.metadata() != step.metadata()).collect();
+        if !differs.contains(&true) {
+            return Ok(sides);
+        }
+        let plain = |plan: LogicalPlan| {
+            let mut exprs = Vec::with_capacity(columns.len());
+            for ((column, ty), differs) in columns.iter().zip(types).zip(&differs) {
+                let name = Self::name(*column);
+                if !differs {
+                    exprs.push(col(name));
+                    continue;
+                }
+                let value = Expr::new(ExprKind::Column(*column), *ty, Place::default());
+                let (program, arguments) = self.program(&value, plan.schema())?;
+                exprs.push(Evaluate::call(program, arguments).alias(name));
+            }
+            LogicalPlanBuilder::from(plan).project(exprs).and_then(LogicalPlanBuilder::build).or_error()
+        };
+        let [base, step] = sides;
+        Ok([plain(base)?, plain(step)?])
     }
 
     /// The rows of a recursive query's last step.
