@@ -27,6 +27,7 @@ use relational::types::{OutputColumn, Value};
 use relational::{Parameters, Plan, TableSource};
 use scalar::Session;
 
+use crate::encode::has_styles;
 use crate::result::plain_datum;
 use crate::routines::{self, RoutineCalls, Variables, row_shape};
 use crate::session::context::StatementContext;
@@ -799,7 +800,7 @@ impl relational::Environment for Tables<'_> {
     }
 
     fn is_text(&self, ty: TypeId) -> bool {
-        self.is_shown && (is_named_oid(ty) || has_styles(ty) && !self.context.settings.has_plain_styles())
+        self.is_shown && (is_named_oid(ty) || has_styles(ty.0) && !self.context.settings.has_plain_styles())
     }
 
     fn has_plain_texts(&self) -> bool {
@@ -831,18 +832,4 @@ impl ComputedTable for System {
         }
         Ok(rows.row_count())
     }
-}
-
-/// Whether the texts of a type depend on settings.
-pub(crate) fn has_styles(ty: TypeId) -> bool {
-    matches!(
-        ty,
-        TypeId::DATE
-            | TypeId::TIMESTAMP
-            | TypeId::TIMESTAMPTZ
-            | TypeId::INTERVAL
-            | TypeId::FLOAT4
-            | TypeId::FLOAT8
-            | TypeId::BYTEA
-    )
 }

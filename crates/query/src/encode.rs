@@ -337,10 +337,20 @@ pub fn is_named_oid(oid: u32) -> bool {
     matches!(oid, 2202..=2206 | 4089 | 4096)
 }
 
-/// Whether a client may see values of a type as texts in styles of its session.
+/// Whether the texts of a type depend on settings, so that a client may see its values as texts in the styles of its session.
 #[must_use]
 pub fn has_styles(oid: u32) -> bool {
-    crate::binding::has_styles(catalog::TypeId(oid))
+    use catalog::TypeId;
+    matches!(
+        TypeId(oid),
+        TypeId::DATE
+            | TypeId::TIMESTAMP
+            | TypeId::TIMESTAMPTZ
+            | TypeId::INTERVAL
+            | TypeId::FLOAT4
+            | TypeId::FLOAT8
+            | TypeId::BYTEA
+    )
 }
 
 /// Reads texts of a result to send them in binary format. Texts for clients have the styles of the session, and names of

@@ -28,7 +28,7 @@ pub use postings::Postings;
 /// Bytes of an entry's key: the key and the record number, both big-endian.
 pub(crate) const ENTRY_BYTES: usize = 16;
 
-/// How the values of an index column become keys.
+/// The operator class of an index column: it decides how values become keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// `jsonb_ops`
@@ -39,7 +39,7 @@ pub enum Class {
     Array,
 }
 
-/// What a kind of key is hashed with, so that keys of different kinds differ.
+/// The kinds of keys. A key is hashed with its kind, so that keys of different kinds differ.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Kind {
@@ -95,7 +95,7 @@ pub(crate) fn classes(schema: &RowSchema, def: &RowIndex) -> Box<[Class]> {
 pub struct Column {
     /// Position among the columns of the index.
     pub at: usize,
-    /// How values become keys.
+    /// The operator class.
     pub class: Class,
 }
 
@@ -142,7 +142,7 @@ impl Column {
         Ok(self.hash(Kind::Element, 0, bytes))
     }
 
-    /// What values have that contain this one: `@>`.
+    /// Returns the keys of values that contain this one: `@>`.
     ///
     /// # Errors
     /// As [`Column::push_keys`].
@@ -160,7 +160,7 @@ impl Column {
         }
     }
 
-    /// What values have that equal this one; only for arrays.
+    /// Returns the keys of arrays that equal this one.
     ///
     /// # Errors
     /// As [`Column::push_keys`].
@@ -171,7 +171,7 @@ impl Column {
         Ok(if value.is_null() { Sought::NOTHING } else { Sought::all(keys.into_iter().map(Sought::Key).collect()) })
     }
 
-    /// What arrays have that share an element with this one: `&&`.
+    /// Returns the keys of arrays that share an element with this one: `&&`.
     ///
     /// # Errors
     /// As [`Column::push_keys`].
@@ -181,7 +181,7 @@ impl Column {
         Ok(Sought::any(keys.into_iter().map(Sought::Key).collect()))
     }
 
-    /// What arrays have that this one contains: `<@`.
+    /// Returns the keys of arrays that this one contains: `<@`.
     ///
     /// # Errors
     /// As [`Column::push_keys`].
@@ -192,14 +192,14 @@ impl Column {
         Ok(Sought::any(vec![self.overlapping(value)?, Sought::Key(self.no_element())]))
     }
 
-    /// What jsonb has with this name or string in its outermost object, array or string: `?`. `None` if the class has no
+    /// Returns the key of jsonb with this name or string in its outermost object, array or string: `?`. `None` if the class has no
     /// such keys.
     #[must_use]
     pub fn named(self, name: &str) -> Option<Sought> {
         (self.class == Class::Json).then(|| Sought::Key(json::name(self, name)))
     }
 
-    /// What jsonb has with this scalar, as jsonb, behind object keys.
+    /// Returns the key of jsonb with this scalar, as jsonb, behind object keys.
     ///
     /// # Errors
     /// As [`Column::push_keys`].
@@ -208,7 +208,7 @@ impl Column {
     }
 }
 
-/// Which keys the rows that fulfil a condition have.
+/// The keys that the rows have which fulfil a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sought {
     /// Nothing is known of them: the index is of no use.

@@ -24,7 +24,7 @@ use super::query::{QueryPlan, plan_bound};
 use super::rows::Verb;
 use super::volatile::is_volatile;
 use crate::binding;
-use crate::encode::has_text_transport;
+use crate::encode::{has_styles, has_text_transport};
 use crate::session::Session;
 use crate::session::context::StatementContext;
 use crate::statement::{Command, Purpose, Statement};
@@ -405,7 +405,7 @@ impl<'a> Builder<'a> {
             let null = Expr::null(value.ty, Place(0));
             let value = self.if_changed(is_changed, value, null);
             // The query keeps values as they are stored.
-            let is_text = has_text_transport(value.ty.0) || (self.styled && binding::has_styles(value.ty));
+            let is_text = has_text_transport(value.ty.0) || (self.styled && has_styles(value.ty.0));
             let value = match is_text {
                 true => Expr::new(ExprKind::ViaText(Box::new(value)), TypeId::TEXT, Place(0)),
                 false => value,

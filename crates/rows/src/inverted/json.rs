@@ -67,7 +67,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// What a walk finds.
+/// A part of a value that a walk finds.
 enum Part<'a> {
     /// A name of the outermost object, a string of the outermost array, or the outermost string.
     Name(&'a [u8]),
@@ -92,7 +92,7 @@ fn malformed() -> Error {
 /// Calls `f` with the parts of a canonical text, in order. Does not recurse, so no depth is too great.
 fn walk<'a>(column: Column, text: &'a str, f: &mut dyn FnMut(Part<'a>)) -> Result<()> {
     let mut input = Input { bytes: text.as_bytes(), at: 0 };
-    // Of each open container, whether it is an object, and the path of its members' parent.
+    // Open containers: whether each is an object, and the path of the parent of its members.
     let mut open: Vec<(bool, u64)> = Vec::new();
     loop {
         // A value, with its name before it in an object.

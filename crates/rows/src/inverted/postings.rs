@@ -20,9 +20,8 @@ const ENTRIES_ALL_MAX: usize = 1 << 17;
 /// The candidates for a condition, in ascending order.
 ///
 /// # Cost
-/// Of `n` keys that a record must have, about one lookup of each for every record of the rarest one; of `n` keys one of which
-/// it must have, O(log n) for each entry. Memory: a few KiB for each key, and for more than a hundred keys 1 MiB and 100 bytes
-/// for each.
+/// About one lookup in each list for every record of the rarest key, if a record must have all keys; O(log n) for each entry, if
+/// it must have one of n. The lists take a few KiB each, and more than a hundred of them 1 MiB and 100 bytes each.
 pub struct Postings<'i> {
     tree: &'i Index,
     root: Node,

@@ -1,3 +1,5 @@
+//! Keys of values, and the records that have the keys sought.
+
 use std::collections::BTreeSet;
 
 use model::Datum;

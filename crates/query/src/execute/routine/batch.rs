@@ -10,7 +10,7 @@ use relational::arrow::rows::Builder;
 use relational::types::OutputColumn;
 use scalar::Value;
 
-use crate::binding::has_styles;
+use crate::encode::has_styles;
 use crate::execute::rows::carried;
 use crate::settings::Settings;
 
@@ -41,7 +41,7 @@ pub(super) fn batch_of(
 /// The values as an array of their own type; `None` if there is none, or a value is out of its range.
 fn native(values: &[&Value], column: &OutputColumn, settings: &Settings) -> Option<ArrayRef> {
     let ty = Type::from_oid(column.oid, column.typmod)?;
-    let has_style = has_styles(TypeId(column.oid)) && !settings.has_plain_styles();
+    let has_style = has_styles(column.oid) && !settings.has_plain_styles();
     if has_style || matches!(ty, Type::Other(_)) {
         return None;
     }
