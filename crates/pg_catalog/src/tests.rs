@@ -190,7 +190,7 @@ fn cells_are_shown_as_postgresql_shows_them() {
         ("pg_index", "indkey", &["1 2", "1 2"]),
         ("pg_index", "indisprimary", &["t", "f"]),
         ("pg_constraint", "conkey", &["{1,2}", "{1,2}"]),
-        ("pg_am", "amhandler", &["-", "-", "-", "-"]),
+        ("pg_am", "amhandler", &["-", "-", "-", "-", "-"]),
         ("pg_stat_database", "stats_reset", &["1970-01-01 00:00:00.000001+00"]),
     ] {
         assert_eq!(column_texts(relation, column), expected, "{relation}.{column}");
