@@ -50,12 +50,12 @@ impl Lowering<'_> {
             Some(outer) => self.work.borrow_mut().insert(number, outer),
             None => self.work.borrow_mut().remove(&number),
         };
-        let [base, step] = self.with_equal_metadata([base, step?], &cte.columns, &types)?;
-        let plan = LogicalPlanBuilder::from(base).to_recursive_query(name, step, !all);
-        let plan = plan.and_then(LogicalPlanBuilder::build).or_error()?;
         for (column, ty) in cte.columns.iter().zip(&types) {
             self.computed(*column, arrow_type(*ty, &self.zone));
         }
+        let [base, step] = self.with_equal_metadata([base, step?], &cte.columns, &types)?;
+        let plan = LogicalPlanBuilder::from(base).to_recursive_query(name, step, !all);
+        let plan = plan.and_then(LogicalPlanBuilder::build).or_error()?;
         self.renamed(plan, &cte.columns, columns)
     }
 

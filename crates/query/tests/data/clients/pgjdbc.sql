@@ -69,6 +69,7 @@ SELECT NULL AS TABLE_CAT, n.nspname AS TABLE_SCHEM, c.relname AS TABLE_NAME,  CA
 ~|pg_catalog|pg_type|SYSTEM TABLE|~|||||
 ~|pg_catalog|pg_user_mapping|SYSTEM TABLE|~|||||
 ~|information_schema|applicable_roles|SYSTEM VIEW|~|||||
+~|information_schema|attributes|SYSTEM VIEW|~|||||
 ~|information_schema|character_sets|SYSTEM VIEW|~|||||
 ~|information_schema|check_constraints|SYSTEM VIEW|~|||||
 ~|information_schema|column_domain_usage|SYSTEM VIEW|~|||||
