@@ -14,7 +14,7 @@ use crate::expr::{Comparison, Expr, Frame};
 use crate::from::Source;
 use crate::plan::{is_field, needs_only};
 
-/// What is sought in an inverted index. Its rows must still be tested.
+/// The search that conditions make in an inverted index. The rows that it finds must still be tested.
 #[derive(Clone, Debug)]
 pub(crate) enum Seek {
     /// A test of a column of the index.
@@ -71,7 +71,7 @@ static TESTS: LazyLock<FxHashMap<u32, [Option<Test>; 2]>> = LazyLock::new(|| {
 });
 
 impl Seek {
-    /// What the conditions seek in an inverted index, given the tables of `bound`; `None` if they ask it for nothing.
+    /// Returns the search of the conditions in an inverted index, given the tables of `bound`; `None` if they ask it for nothing.
     pub(crate) fn of(source: &Source, index: &IndexData, conditions: &[&Expr], bound: &[usize]) -> Option<Seek> {
         let mut parts: Vec<Seek> =
             conditions.iter().filter_map(|one| Seek::of_condition(source, index, one, bound)).collect();

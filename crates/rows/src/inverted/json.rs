@@ -131,7 +131,7 @@ fn walk<'a>(column: Column, text: &'a str, f: &mut dyn FnMut(Part<'a>)) -> Resul
                 f(Part::Scalar(key));
             }
         }
-        // What follows a value: the next one, or the end of containers.
+        // The next value follows, or the end of containers.
         loop {
             input.skip();
             match open.last() {

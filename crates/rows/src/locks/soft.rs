@@ -23,7 +23,7 @@ struct SoftWait {
     name: LockName,
 }
 
-/// What a transaction on the path of a search was reached by.
+/// The wait by which a search reached a transaction.
 struct Step {
     waiter: TxnId,
     is_soft: bool,

@@ -48,7 +48,7 @@ fn parsed(text: &str) -> Result<Rc<Path>> {
     Ok(path)
 }
 
-/// What a document needs so that a path finds something in it (`@?`), or is true of it (`@@`).
+/// Returns the parts that a document needs so that a path finds something in it (`@?`), or is true of it (`@@`).
 ///
 /// # Errors
 /// 42601 for text that is no path.

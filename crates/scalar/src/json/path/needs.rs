@@ -3,7 +3,7 @@
 use super::ast::{Accessor, Comparison, Node, NodeKind};
 use crate::json::text::write_string;
 
-/// What every document has for which an operator is true.
+/// The parts that every document has for which an operator is true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathNeeds {
     /// Nothing is known of it.
