@@ -248,7 +248,8 @@ impl<'s> Binder<'s> {
     }
 
     pub(crate) fn statement(&mut self, query: &ast::Query) -> Result<Query> {
-        let bound = self.query(query, None, true)?;
+        let mut bound = self.query(query, None, true)?;
+        self.outer.system.place(&mut bound.rel);
         let parameters = self.finished()?;
         let output = bound.outputs.into_iter().map(|one| one.output).collect();
         Ok(Query {

@@ -89,7 +89,7 @@ impl Binder<'_> {
     /// A scope with the columns of a table's row.
     pub(crate) fn row_scope(&self, table: &Arc<Table>, row: &[u32]) -> Scope<'static> {
         let scope = Scope::new(None);
-        scope.tables.borrow_mut().push(self.table_source(table, row, Pos(0)));
+        scope.tables.borrow_mut().push(Source { row: None, ..self.table_source(table, row, Pos(0)) });
         scope.own.borrow_mut().extend(row);
         scope.clause.set(Clause::ValuesSingle);
         scope

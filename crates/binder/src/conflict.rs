@@ -27,7 +27,7 @@ impl Binder<'_> {
         let table = &changed.table;
         let old = self.table_columns(scope, table);
         let (source, _) = self.row_source(written, changed, &old)?;
-        scope.tables.borrow_mut()[0] = Source { columns: source.columns, ..target.clone() };
+        scope.tables.borrow_mut()[0] = Source { columns: source.columns, row: source.row, ..target.clone() };
         let ConflictAction::Update { set, filter } = &conflict.action else {
             let arbiters = self.arbiters(scope, conflict, table, &old)?;
             return Ok(Conflict { arbiters, update: None });
@@ -40,6 +40,7 @@ impl Binder<'_> {
             by_table: false,
             by_column: false,
             lateral_only: false,
+            row: None,
             ..self.row_source(written, changed, &excluded)?.0
         };
         scope.tables.borrow_mut().push(source);
@@ -55,7 +56,8 @@ impl Binder<'_> {
         show(false);
         let generated = self.generated(table, new)?;
         let (row_queries, assignments) = (set.row_queries, set.list);
-        let update = ConflictUpdate { old, excluded, filter, row_queries, assignments, generated };
+        let system = self.outer.system.of(&old);
+        let update = ConflictUpdate { old, system, excluded, filter, row_queries, assignments, generated };
         Ok(Conflict { arbiters, update: Some(update) })
     }
 

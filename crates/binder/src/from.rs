@@ -55,7 +55,8 @@ impl Binder<'_> {
     }
 
     /// A join, which is lateral if the right side reads columns of the left one.
-    pub(crate) fn join(&mut self, kind: JoinKind, left: Rel, mut right: Rel, on: Option<Expr>) -> Rel {
+    pub(crate) fn join(&mut self, kind: JoinKind, mut left: Rel, mut right: Rel, on: Option<Expr>) -> Rel {
+        self.outer.system.place(&mut left);
         let outer = self.outer.of_rel(&mut right);
         let mut made = Vec::new();
         left.outputs(&mut made);
@@ -178,7 +179,7 @@ impl Binder<'_> {
         scope.own.borrow_mut().extend(source.tableoid);
         self.scans.push((Arc::clone(&table), columns.clone()));
         self.lock_table(scope, &source.name, &table, &columns);
-        Ok((Rel::Scan { table, columns, as_of }, vec![source]))
+        Ok((Rel::Scan { table, columns, system: Vec::new(), as_of }, vec![source]))
     }
 
     /// Numbers for the columns of a table's row.
@@ -210,6 +211,7 @@ impl Binder<'_> {
             is_scalar: false,
             lateral_only: false,
             tableoid: None,
+            row: columns.first().copied().filter(|_| table.has_records),
             is_nullable: false,
         }
     }
@@ -957,6 +959,7 @@ fn unnamed(columns: Vec<SourceColumn>) -> Source {
         is_scalar: false,
         lateral_only: false,
         tableoid: None,
+        row: None,
         is_nullable: false,
     }
 }

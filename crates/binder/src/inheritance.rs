@@ -570,7 +570,7 @@ impl Binder<'_> {
         conditions: &[Expr],
         expansion: &mut Expansion,
     ) -> Result<Rel> {
-        let Rel::Scan { as_of, .. } = scan else { return Err(Error::bug("a scan that is none")) };
+        let Rel::Scan { as_of, system, .. } = scan else { return Err(Error::bug("a scan that is none")) };
         let tables = self.tables_of(table, columns, conditions)?;
         let lock = expansion.locks.iter().find(|lock| lock.columns == *columns).cloned();
         let locked = |rel: Rel, table: &Arc<Table>, columns: &[u32]| match &lock {
@@ -592,7 +592,8 @@ impl Binder<'_> {
                 if lock.is_some() {
                     expansion.alone.push((columns.to_vec(), Arc::clone(only), numbers.clone()));
                 }
-                return Ok(Rel::Scan { table: Arc::clone(only), columns: numbers, as_of: as_of.clone() });
+                let (system, as_of) = (system.clone(), as_of.clone());
+                return Ok(Rel::Scan { table: Arc::clone(only), columns: numbers, system, as_of });
             }
             _ => {}
         }
@@ -606,6 +607,7 @@ impl Binder<'_> {
         }
         let is_used = |column: &u32| expansion.used.as_ref().is_none_or(|used| used.contains(column));
         let mut outputs: Vec<u32> = columns.iter().copied().filter(is_used).collect();
+        outputs.extend(system.iter().map(|(_, number)| number));
         let has_tableoid = is_used(&tableoid);
         if outputs.is_empty() && !has_tableoid {
             // The number of rows counts.
@@ -626,7 +628,14 @@ impl Binder<'_> {
                     numbers.insert(columns[at], number);
                 }
             }
-            let rel = Rel::Scan { table: Arc::clone(one), columns: scanned.clone(), as_of: as_of.clone() };
+            let mut own_system = system.clone();
+            for (column, number) in &mut own_system {
+                let own = self.column(column.name(), column.ty(), -1);
+                numbers.insert(*number, own);
+                *number = own;
+            }
+            let (columns, as_of) = (scanned.clone(), as_of.clone());
+            let rel = Rel::Scan { table: Arc::clone(one), columns, system: own_system, as_of };
             let rel = filtered(rel, own.iter().map(|condition| renamed(condition, &numbers)));
             let mut rel = locked(rel, one, &scanned);
             let missing = || Error::bug(format!("table {} lacks a column of {}", one.name, table.name));

@@ -86,7 +86,8 @@ impl Binder<'_> {
         let (returning, outputs) = self.returning(&scope, &insert.returning)?;
         let generated = self.generated(&table, &new)?;
         let checks = self.row_checks(&changed, &new)?;
-        let insert = Insert { table, source, row, parts, generated, conflict, checks, new, returning };
+        let system = self.outer.system.of(&new);
+        let insert = Insert { table, source, row, parts, generated, conflict, checks, new, system, returning };
         Ok(BoundChange { change: Change::Insert(Box::new(insert)), outputs })
     }
 

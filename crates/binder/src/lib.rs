@@ -42,6 +42,7 @@ mod session_window;
 mod set_operation;
 mod sort;
 mod subquery;
+mod system;
 mod target;
 pub mod tree;
 mod types;

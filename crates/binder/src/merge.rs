@@ -49,8 +49,9 @@ impl Binder<'_> {
         }
         let is_outer = branches.iter().any(|branch| !branch.matched);
         let kind = if is_outer { JoinKind::Left } else { JoinKind::Inner };
-        let scan = Rel::Scan { table: Arc::clone(&table), columns: old.clone(), as_of: None };
-        let input = self.join(kind, source, scan, Some(on));
+        let scan = Rel::Scan { table: Arc::clone(&table), columns: old.clone(), system: Vec::new(), as_of: None };
+        let mut input = self.join(kind, source, scan, Some(on));
+        self.outer.system.place(&mut input);
         let merge = Merge { table, old, input, branches };
         Ok(BoundChange { change: Change::Merge(merge), outputs: Vec::new() })
     }

@@ -6,17 +6,24 @@ use parser::ast::{self, ExprKind as Ast, Ident, Pos, Step};
 use scalar::{Expr, ExprKind, Place};
 
 use crate::binder::{Binder, error, unsupported};
-use crate::scope::{Found, Scope, Source, SourceColumn};
+use crate::scope::{Found, Scope, Source, SourceColumn, ambiguous};
 
 impl Binder<'_> {
     /// An unqualified name.
     pub(crate) fn column_name(&mut self, scope: &Scope<'_>, name: &Ident, at: Pos) -> Result<Expr> {
-        let found = scope.name(name, at).map(|found| match found {
+        let found = scope.name(name, at).and_then(|found| match found {
             Found::Column(column) => {
                 self.note_column(scope, &column, at);
-                placed(column.expr, at)
+                Ok(placed(column.expr, at))
             }
-            Found::Row(source) => whole_row(&source, at),
+            Found::System(source) => match self.system_column(scope, &source, name) {
+                Some(column) => {
+                    self.note_system_column(&source, name, at);
+                    Ok(placed(column.expr, at))
+                }
+                None => Err(scope.no_column(None, name, at)),
+            },
+            Found::Row(source) => Ok(whole_row(&source, at)),
         });
         self.or_variable(std::slice::from_ref(name), found, at)
     }
@@ -51,15 +58,14 @@ impl Binder<'_> {
         }
     }
 
-    fn path_column(&self, scope: &Scope<'_>, parts: &[Ident], at: Pos) -> Result<Option<SourceColumn>> {
+    fn path_column(&mut self, scope: &Scope<'_>, parts: &[Ident], at: Pos) -> Result<Option<SourceColumn>> {
         let (source, column) = self.path_source(scope, parts, at)?;
         let mut matches = source.columns.iter().filter(|one| one.name == *column);
         let first = matches.next().cloned();
         if matches.next().is_some() {
-            let text = format!("column reference \"{column}\" is ambiguous");
-            return Err(error(SqlState::AMBIGUOUS_COLUMN, text, at));
+            return Err(ambiguous(column, at));
         }
-        Ok(first.or_else(|| source.system_column(column)))
+        Ok(first.or_else(|| self.system_column(scope, &source, column)))
     }
 
     /// The item of FROM that a path's qualifier names, and the path's last part.
@@ -116,7 +122,7 @@ impl Binder<'_> {
         let source = match &of.kind {
             Ast::Column(name) => match scope.name(name, of.at) {
                 Ok(Found::Row(source)) => source,
-                Ok(Found::Column(_)) => return Ok(None),
+                Ok(Found::Column(_) | Found::System(_)) => return Ok(None),
                 Err(error) => {
                     let columns = self.variable_columns(std::slice::from_ref(name), of.at)?.ok_or(error)?;
                     let found = columns.into_iter().find(|(column, _)| column == field);
@@ -131,9 +137,9 @@ impl Binder<'_> {
             },
             _ => return Ok(None),
         };
-        let found = source.columns.iter().find(|column| column.name == *field);
-        match found {
-            Some(column) => Ok(Some(placed(column.expr.clone(), of.at))),
+        let found = source.columns.iter().find(|column| column.name == *field).cloned();
+        match found.or_else(|| self.system_column(scope, &source, field)) {
+            Some(column) => Ok(Some(placed(column.expr, of.at))),
             None => {
                 let text = format!("column \"{field}\" not found in data type {}", source.name);
                 Err(error(SqlState::UNDEFINED_COLUMN, text, of.at))

@@ -4,11 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use catalog::TypeId;
-use model::{Datum, Error, Result, SqlState};
+
+use model::{Error, Result, SqlState};
 use parser::ast::{Ident, Locking, Pos};
 use rustc_hash::FxHashSet;
-use scalar::{Call, Expr, ExprKind, Place, Value};
+use scalar::{Call, Expr};
 
 use crate::binder::error;
 use crate::tree::{AggregateCall, RowLock, Table, WindowCall};
@@ -195,32 +195,14 @@ pub(crate) struct Source {
     pub(crate) lateral_only: bool,
     /// Number of the column `tableoid`, of a table with children.
     pub(crate) tableoid: Option<u32>,
+    /// The first column of a row with system columns, which are known by it.
+    pub(crate) row: Option<u32>,
     /// Whether an outer join gives rows of NULLs for it.
     pub(crate) is_nullable: bool,
 }
 
-impl Source {
-    /// The system column `tableoid` of a table. Of a table without children it is a constant.
-    pub(crate) fn system_column(&self, name: &Ident) -> Option<SourceColumn> {
-        let table = self.table.as_ref().filter(|table| name == "tableoid" && !table.is_view)?;
-        let place = Place::default();
-        let constant = match self.tableoid {
-            Some(number) => ExprKind::Column(number),
-            None => ExprKind::Constant(Value::Plain(Datum::Oid(table.oid))),
-        };
-        let number = Expr::new(constant, TypeId::OID, place);
-        let expr = if self.is_nullable {
-            let columns = self.columns.iter().map(|column| column.expr.clone()).collect();
-            let row = Expr::new(ExprKind::Row(columns, None), TypeId::RECORD, place);
-            let is_missing = Expr::new(ExprKind::IsNull(Box::new(row)), TypeId::BOOL, place);
-            let branches = vec![(is_missing, Expr::null(TypeId::OID, place))];
-            let case = ExprKind::Case { operand: None, branches, otherwise: Some(Box::new(number)) };
-            Expr::new(case, TypeId::OID, place)
-        } else {
-            number
-        };
-        Some(SourceColumn { name: name.clone(), expr, is_added: false })
-    }
+pub(crate) fn ambiguous(name: &Ident, at: Pos) -> Error {
+    error(SqlState::AMBIGUOUS_COLUMN, format!("column reference \"{name}\" is ambiguous"), at)
 }
 
 /// A column of an item of FROM.
@@ -236,6 +218,8 @@ pub(crate) struct SourceColumn {
 /// The meaning of a name.
 pub(crate) enum Found {
     Column(SourceColumn),
+    /// The system column of this name of an item of FROM.
+    System(Source),
     Row(Source),
 }
 
@@ -376,15 +360,18 @@ impl<'p> Scope<'p> {
                 visible.flat_map(|source| source.columns.iter().filter(named).map(move |column| (source, column)));
             if let Some((source, first)) = matches.next() {
                 if matches.next().is_some() {
-                    let text = format!("column reference \"{name}\" is ambiguous");
-                    return Err(error(SqlState::AMBIGUOUS_COLUMN, text, at));
+                    return Err(ambiguous(name, at));
                 }
                 scope.check_lateral(source, at)?;
                 return Ok(Found::Column(first.clone()));
             }
-            let mut tables = tables.iter().filter(|source| source.by_column && scope.can_see(source));
-            if let Some(column) = tables.find_map(|source| source.system_column(name)) {
-                return Ok(Found::Column(column));
+            let visible = tables.iter().filter(|source| source.by_column && scope.can_see(source));
+            let mut matches = visible.filter(|source| source.has_system_column(name));
+            if let Some(source) = matches.next() {
+                if matches.next().is_some() {
+                    return Err(ambiguous(name, at));
+                }
+                return Ok(Found::System(source.clone()));
             }
         }
         if let Ok(Some(source)) = self.source(None, name, at) {

@@ -333,6 +333,7 @@ impl Binder<'_> {
             lateral_only: true,
             is_nullable: false,
             tableoid: None,
+            row: None,
         };
         Ok((source, row.conditions.into_iter().map(|(_, condition)| condition).collect()))
     }
@@ -414,6 +415,7 @@ impl Binder<'_> {
             lateral_only: false,
             is_nullable: false,
             tableoid: None,
+            row: None,
         };
         rename(&mut source, relation.alias.as_ref())?;
         let scope = Scope::new(None);

@@ -147,6 +147,8 @@ pub struct Table {
     pub has_children: bool,
     /// Whether it is partitioned, and so has no rows of its own.
     pub is_partitioned: bool,
+    /// Whether it is a `rows` table, whose rows have system columns.
+    pub has_records: bool,
 }
 
 impl Table {
@@ -200,6 +202,51 @@ pub struct TableColumn {
     pub generated: Option<Box<str>>,
 }
 
+/// System columns of a row, with their numbers.
+pub type SystemColumns = Vec<(SystemColumn, u32)>;
+
+/// A column that the rows of `rows` tables have beside those of their definition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SystemColumn {
+    /// `ctid`: the place of the row version ([`scalar::tid_of`]).
+    Ctid,
+    /// `xmin`: number of the transaction that made the row version.
+    Xmin,
+    /// `xmax`: number of the transaction that replaces the row version, or 0. It is known of the row that ON CONFLICT DO UPDATE
+    /// has changed, by which statements tell such a row from one that was inserted.
+    Xmax,
+}
+
+impl SystemColumn {
+    /// All of them.
+    pub const ALL: [SystemColumn; 3] = [SystemColumn::Ctid, SystemColumn::Xmin, SystemColumn::Xmax];
+
+    /// The column of a name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<SystemColumn> {
+        SystemColumn::ALL.into_iter().find(|column| column.name() == name)
+    }
+
+    /// Name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            SystemColumn::Ctid => "ctid",
+            SystemColumn::Xmin => "xmin",
+            SystemColumn::Xmax => "xmax",
+        }
+    }
+
+    /// Type.
+    #[must_use]
+    pub fn ty(self) -> TypeId {
+        match self {
+            SystemColumn::Ctid => TypeId::TID,
+            SystemColumn::Xmin | SystemColumn::Xmax => TypeId::XID,
+        }
+    }
+}
+
 /// A relational operator.
 #[derive(Clone, Debug)]
 pub enum Rel {
@@ -211,6 +258,8 @@ pub enum Rel {
         table: Arc<Table>,
         /// Number of each column of the table, in its order.
         columns: Vec<u32>,
+        /// System columns that the query reads, which are columns of the output too.
+        system: SystemColumns,
         /// `FOR SYSTEM_TIME AS OF`: a timestamptz.
         as_of: Option<Box<Expr>>,
     },
@@ -480,8 +529,8 @@ impl Rel {
     pub fn outputs(&self, into: &mut Vec<u32>) {
         match self {
             Rel::Single => {}
-            Rel::Scan { columns, .. }
-            | Rel::Values { columns, .. }
+            Rel::Scan { columns, system, .. } => into.extend(columns.iter().chain(system.iter().map(|(_, number)| number))),
+            Rel::Values { columns, .. }
             | Rel::Cte { columns, .. }
             | Rel::WorkTable { columns, .. }
             | Rel::SetOperation { columns, .. } => into.extend(columns),

@@ -8,7 +8,7 @@ use scalar::Expr;
 
 use crate::binder::Binder;
 use crate::change::BoundChange;
-use crate::scope::Scope;
+use crate::scope::{Scope, Source};
 use crate::target::{ChangeTarget, Verb};
 use crate::tree::{Change, Delete, JoinKind, Rel, Update};
 
@@ -30,20 +30,37 @@ impl Binder<'_> {
         let filter = update.filter.as_ref();
         let found =
             self.changed_rows(&scope, Verb::Update, update.with.as_deref(), (&update.table, &update.from, filter))?;
-        let Found { target, old, input, current_of } = found;
+        let Found { target, old, mut input, current_of } = found;
         let table = Arc::clone(&target.table);
         let new = self.table_columns(&scope, &table);
         // In RETURNING the table's columns are those after the change.
-        let after = self.row_source(&update.table, &target, &new)?.0.columns;
-        let before = std::mem::replace(&mut scope.tables.borrow_mut()[0].columns, after);
+        let after = self.row_source(&update.table, &target, &new)?.0;
+        let before = {
+            let changed = &mut scope.tables.borrow_mut()[0];
+            let after = Source { columns: after.columns, row: after.row, ..changed.clone() };
+            std::mem::replace(changed, after)
+        };
         let (returning, outputs) = self.returning(&scope, &update.returning)?;
-        scope.tables.borrow_mut()[0].columns = before;
+        scope.tables.borrow_mut()[0] = before;
         let set = self.assignments(&scope, &table, &target.assigned(&update.set)?)?;
         let generated = self.generated(&table, &new)?;
         let checks = self.row_checks(&target, &new)?;
         let (row_queries, assignments) = (set.row_queries, set.list);
-        let update =
-            Update { table, old, input, current_of, row_queries, assignments, generated, checks, new, returning };
+        self.outer.system.place(&mut input);
+        let system = self.outer.system.of(&new);
+        let update = Update {
+            table,
+            old,
+            input,
+            current_of,
+            row_queries,
+            assignments,
+            generated,
+            checks,
+            new,
+            system,
+            returning,
+        };
         Ok(BoundChange { change: Change::Update(update), outputs })
     }
 
@@ -56,9 +73,10 @@ impl Binder<'_> {
         let filter = delete.filter.as_ref();
         let found =
             self.changed_rows(&scope, Verb::Delete, delete.with.as_deref(), (&delete.table, &delete.using, filter))?;
-        let Found { target, old, input, current_of } = found;
+        let Found { target, old, mut input, current_of } = found;
         let table = target.table;
         let (returning, outputs) = self.returning(&scope, &delete.returning)?;
+        self.outer.system.place(&mut input);
         let delete = Delete { table, old, input, current_of, returning };
         Ok(BoundChange { change: Change::Delete(delete), outputs })
     }
@@ -86,7 +104,7 @@ impl Binder<'_> {
         scope.tables.borrow_mut().push(source);
         self.scans.push((Arc::clone(&table), old.clone()));
         let others = self.from(scope, from)?;
-        let scan = Rel::Scan { table, columns: old.clone(), as_of: None };
+        let scan = Rel::Scan { table, columns: old.clone(), system: Vec::new(), as_of: None };
         let mut input = conditions.into_iter().fold(scan, |input, condition| filtered(input, Some(condition)));
         if !from.is_empty() {
             input = self.join(JoinKind::Inner, input, others, None);

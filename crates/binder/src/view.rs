@@ -270,6 +270,13 @@ impl Binder<'_> {
         }
     }
 
+    /// Notes the item of FROM whose system column a name is.
+    pub(crate) fn note_system_column(&mut self, source: &Source, name: &Ident, at: Pos) {
+        if let Some(notes) = self.notes.as_mut().filter(|_| source.by_table && !source.name.is_empty()) {
+            notes.rewrites.set_expr(at, format!("{}.{}", quoted_name(&source.name), quoted_name(name)));
+        }
+    }
+
     /// Notes the columns that a star stands for.
     pub(crate) fn note_star(&mut self, scope: &Scope<'_>, star: &ast::Expr, columns: &[(Ident, scalar::Expr)]) {
         if self.notes.is_none() {

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashSet;
 use scalar::{Expr, ExprKind};
 
+use crate::system::SystemUses;
 use crate::tree::{Bound, CteBody, Query, Rel};
 
 /// Generates a walk over the expressions of operators, shared or mutable.
@@ -137,34 +138,49 @@ pub fn visit_operators(query: &Query, each: &mut dyn FnMut(&Rel)) {
     }
 }
 
-pub(crate) fn operators(rel: &Rel, each: &mut dyn FnMut(&Rel)) {
-    each(rel);
-    match rel {
-        Rel::Single
-        | Rel::Scan { .. }
-        | Rel::Values { .. }
-        | Rel::Functions { .. }
-        | Rel::Cte { .. }
-        | Rel::WorkTable { .. } => {}
-        Rel::Project { input, .. }
-        | Rel::ProjectSet { input, .. }
-        | Rel::Filter { input, .. }
-        | Rel::Aggregate { input, .. }
-        | Rel::Window { input, .. }
-        | Rel::Distinct { input, .. }
-        | Rel::Sort { input, .. }
-        | Rel::Lock { input, .. }
-        | Rel::Limit { input, .. } => operators(input, each),
-        Rel::Join { left, right, .. } | Rel::AsOfJoin { left, right, .. } => {
-            operators(left, each);
-            operators(right, each);
+/// Generates a walk over operators, shared or mutable.
+macro_rules! operators {
+    ($(#[$doc:meta])* $name:ident $(, $mut:tt)?) => {
+        $(#[$doc])*
+        pub(crate) fn $name(rel: &$($mut)? Rel, each: &mut dyn FnMut(&$($mut)? Rel)) {
+            each(rel);
+            match rel {
+                Rel::Single
+                | Rel::Scan { .. }
+                | Rel::Values { .. }
+                | Rel::Functions { .. }
+                | Rel::Cte { .. }
+                | Rel::WorkTable { .. } => {}
+                Rel::Project { input, .. }
+                | Rel::ProjectSet { input, .. }
+                | Rel::Filter { input, .. }
+                | Rel::Aggregate { input, .. }
+                | Rel::Window { input, .. }
+                | Rel::Distinct { input, .. }
+                | Rel::Sort { input, .. }
+                | Rel::Lock { input, .. }
+                | Rel::Limit { input, .. } => $name(input, each),
+                Rel::Join { left, right, .. } | Rel::AsOfJoin { left, right, .. } => {
+                    $name(left, each);
+                    $name(right, each);
+                }
+                Rel::SetOperation { left, right, .. } => {
+                    $name(&$($mut)? left.rel, each);
+                    $name(&$($mut)? right.rel, each);
+                }
+            }
         }
-        Rel::SetOperation { left, right, .. } => {
-            operators(&left.rel, each);
-            operators(&right.rel, each);
-        }
-    }
+    };
 }
+
+operators!(
+    /// Calls `each` with an operator and with those below it.
+    operators
+);
+operators!(
+    /// Calls `each` with an operator and with those below it.
+    operators_mut, mut
+);
 
 /// Numbers of the columns that a query reads or returns.
 pub fn used_columns(query: &Query) -> FxHashSet<u32> {
@@ -194,6 +210,8 @@ pub fn used_columns(query: &Query) -> FxHashSet<u32> {
 pub(crate) struct OuterColumns {
     pub(crate) subqueries: Vec<FxHashSet<u32>>,
     pub(crate) ctes: Vec<FxHashSet<u32>>,
+    /// System columns, which scans make.
+    pub(crate) system: SystemUses,
 }
 
 impl OuterColumns {
@@ -212,6 +230,7 @@ impl OuterColumns {
 
     /// Columns that an operator reads from outside.
     pub(crate) fn of_rel(&self, rel: &mut Rel) -> FxHashSet<u32> {
+        self.system.place(rel);
         let mut read = FxHashSet::default();
         for_each_expr(rel, &mut |expr| self.of_expr(expr, &mut read));
         let mut made = FxHashSet::default();

@@ -193,7 +193,7 @@ impl Options {
 impl Stock {
     fn new(rows: u32) -> Result<Stock> {
         let zone = Utc(scalar::Session::default());
-        let mut stock = Stock { tables: tables()?, store: Arc::new(Store::new()), newest: 0, rows, zone };
+        let mut stock = Stock { tables: tables()?, store: Arc::new(Store::default()), newest: 0, rows, zone };
         let inserts = [
             "INSERT INTO stock VALUES (1, $1, 50, 'text of twenty-four char', 0, 0, 0, 'more text')",
             "INSERT INTO item VALUES ($1, 7, 'name of the item', 12.34, 'data of the item')",

@@ -513,6 +513,7 @@ impl Insert {
         let Some(values) = writer.before_insert(values, run)? else { return Ok(false) };
         let row = writer.make(&values, run)?;
         run.ctx().change()?;
+        run.ctx().note_conflict(false);
         loop {
             let put = run.txn(|txn| txn.insert(&writer.table, row.into(), run.guard()))?;
             self.refuse_deferrable(&writer.table, &put)?;
@@ -525,6 +526,7 @@ impl Insert {
                     if !foreign.is_empty() {
                         done.changed.push(Changed { record, old: None, new: Some(row) });
                     }
+                    run.records[TARGET].set(record);
                     writer.note_change(TriggerEvent::Insert, (None, Some(row)), &[], run)?;
                     return self.target.check(row, run).map(|()| true);
                 }
@@ -548,12 +550,14 @@ impl Insert {
                         Locked::Gone | Locked::Skipped => continue,
                     };
                     run.slot(TARGET).set(Some(old));
+                    run.records[TARGET].set(record);
                     run.slot(EXCLUDED).set(Some(row));
                     if let Some(condition) = condition
                         && !condition.holds(&run.frame)?
                     {
                         return Ok(false);
                     }
+                    run.ctx().note_conflict(true);
                     done.touched.insert(record);
                     let changes = Target::changes(set, run)?;
                     return self.target.update(&changes, record, run, &mut done.changed);
@@ -814,6 +818,7 @@ impl Target {
         match put {
             // A row with another primary key is in another record.
             Put::Done(record) => {
+                run.records[TARGET].set(record);
                 if !self.foreign.is_empty() {
                     changed.push(Changed { record, old: Some(old), new: Some(row) });
                 }

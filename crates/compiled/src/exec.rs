@@ -21,7 +21,7 @@ use crate::dml::Late;
 use crate::expr::{Expr, Frame};
 use crate::inverted::Seek;
 use crate::key_cast;
-use crate::plan::{Access, IndexRef, KeyCondition, KeyTest, Range, RangeEnd, Step};
+use crate::plan::{Access, IndexRef, KeyCondition, KeyTest, Range, RangeEnd, RecordKeys, Step};
 use crate::sequences::Numbers;
 use crate::statement::Session;
 use crate::subquery::{Subquery, SubqueryResult};
@@ -85,6 +85,8 @@ pub(crate) struct ExecContext<'a> {
     routines: Option<&'a dyn scalar::Routines>,
     /// Whether the run is void, because a function's value is not known yet.
     is_void: Cell<bool>,
+    /// Whether the current row of an INSERT exists already, and is changed by DO UPDATE.
+    met_conflict: Cell<bool>,
 }
 
 /// The source of rows.
@@ -174,6 +176,7 @@ impl<'a> ExecContext<'a> {
             guard,
             routines: session.zone.facts().and_then(|facts| facts.routines.as_deref()),
             is_void: Cell::new(false),
+            met_conflict: Cell::new(false),
             session,
             values: OnceCell::new(),
             subqueries: parts.subqueries,
@@ -266,6 +269,15 @@ impl<'a> ExecContext<'a> {
         self.part.as_ref()
     }
 
+    /// Notes whether the current row of an INSERT exists already.
+    pub(crate) fn note_conflict(&self, is_met: bool) {
+        self.met_conflict.set(is_met);
+    }
+
+    pub(crate) fn met_conflict(&self) -> bool {
+        self.met_conflict.get()
+    }
+
     /// Calls the transaction for more than reading rows.
     pub(crate) fn txn<T>(&self, ask: impl FnOnce(&mut Txn) -> Result<T>) -> Result<T> {
         match &self.source {
@@ -278,6 +290,15 @@ impl<'a> ExecContext<'a> {
     fn read(&self, table: &'a RowTable, record: RecordId) -> Result<Option<&'a [u8]>> {
         match &self.source {
             ReadSource::Txn(txn) => txn.borrow_mut().read_walked(table, record, self.guard),
+            ReadSource::View(view, _) => Ok(view.row(table, record, self.guard)),
+            ReadSource::Nothing => Err(expression_that_reads()),
+        }
+    }
+
+    /// See [`Txn::read`].
+    fn read_alone(&self, table: &'a RowTable, record: RecordId) -> Result<Option<&'a [u8]>> {
+        match &self.source {
+            ReadSource::Txn(txn) => txn.borrow_mut().read(table, record, self.guard),
             ReadSource::View(view, _) => Ok(view.row(table, record, self.guard)),
             ReadSource::Nothing => Err(expression_that_reads()),
         }
@@ -508,9 +529,10 @@ impl<'a> Run<'a> {
     /// A run with empty slots; `given` are the outer values.
     pub(crate) fn new(tables: &'a [Arc<RowTable>], ctx: &'a ExecContext<'a>, given: Vec<Datum<'a>>) -> Run<'a> {
         let rows = ctx.arena.alloc_slice_fill_with(tables.len(), |_| Cell::new(None));
+        let records = &*ctx.arena.alloc_slice_fill_with(tables.len(), |_| Cell::new(RecordId(0)));
         Run {
-            frame: Frame { rows, ctx, outer_values: given, computed: Vec::new(), element: Datum::Null },
-            records: ctx.arena.alloc_slice_fill_with(tables.len(), |_| Cell::new(RecordId(0))),
+            frame: Frame { rows, records, ctx, outer_values: given, computed: Vec::new(), element: Datum::Null },
+            records,
             tables,
             buffers: Vec::new(),
             matched: FxHashSet::default(),
@@ -649,6 +671,7 @@ fn candidates<'a>(step: &'a Step, access: &'a Access, run: &mut Run<'a>, each: E
             }
             Ok(ControlFlow::Continue(()))
         }
+        Access::Records(keys) => records(table, step.slot, keys, run, each),
         Access::All => all(table, step.slot, run, each),
     }
 }
@@ -810,6 +833,49 @@ fn subquery_points<'a>(
     }
     run.buffers.push(bytes);
     Ok(flow)
+}
+
+/// Rows by the records that their `ctid` names, each once. The condition is evaluated for each: the row may be another version.
+fn records<'a>(
+    table: &'a Arc<RowTable>,
+    slot: usize,
+    keys: &'a RecordKeys,
+    run: &mut Run<'a>,
+    each: Each<'_, 'a>,
+) -> Result<Flow> {
+    let ctx = run.ctx();
+    let mut values = Vec::new();
+    match keys {
+        RecordKeys::Values(keys) => {
+            for key in keys {
+                values.push(key.eval(&run.frame)?);
+            }
+        }
+        RecordKeys::Subquery { of, given } => {
+            ctx.subquery_result(*of, given, &run.frame, |answer| values.clone_from(&answer.values))?;
+        }
+        RecordKeys::Array(array) => {
+            values.extend(ctx.array(*array)?.into_iter().flat_map(|elements| &elements.values).cloned());
+        }
+    }
+    let mut records: Vec<RecordId> = Vec::with_capacity(values.len());
+    for value in values {
+        match value {
+            Datum::Int8(tid) => records.push(RecordId(scalar::record_of(tid))),
+            Datum::Null => {}
+            other => return Err(Error::bug(format!("a ctid is compared with {other:?}"))),
+        }
+    }
+    records.sort_unstable();
+    records.dedup();
+    for record in records.into_iter().filter(|record| record.0 < table.records.bound()) {
+        let row = ctx.read_alone(table, record)?;
+        let flow = point(slot, row.map(|row| (record, row)), run, each)?;
+        if flow.is_break() {
+            return Ok(flow);
+        }
+    }
+    Ok(ControlFlow::Continue(()))
 }
 
 fn point<'a>(slot: usize, found: Option<(RecordId, &'a [u8])>, run: &mut Run<'a>, each: Each<'_, 'a>) -> Result<Flow> {

@@ -6,11 +6,14 @@
 
 use std::cell::Cell;
 use std::cmp::Ordering;
+use std::fmt;
 use std::sync::Arc;
 
+use binder::tree::SystemColumn;
 use catalog::TypeId;
 use model::{Datum, Error, Numeric, Result, SqlState, Type};
 use rows::row::RowLayout;
+use rows::{RecordId, RowTable};
 
 use crate::cast;
 use crate::exec::ExecContext;
@@ -67,6 +70,22 @@ impl PartialEq for Layout {
     }
 }
 
+/// A stored table; equal only if it is the same one.
+#[derive(Clone)]
+pub(crate) struct StoredTable(pub(crate) Arc<RowTable>);
+
+impl PartialEq for StoredTable {
+    fn eq(&self, other: &StoredTable) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for StoredTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.schema.name)
+    }
+}
+
 /// A bound expression. Where a boolean operand is NULL, the result follows three-valued logic.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Expr {
@@ -78,6 +97,17 @@ pub(crate) enum Expr {
         slot: usize,
         column: usize,
         layout: Layout,
+    },
+    /// A system column of the row in a slot, which was read.
+    System {
+        slot: usize,
+        column: SystemColumn,
+        table: StoredTable,
+    },
+    /// A system column of the row in a slot, which the statement has written.
+    WrittenSystem {
+        slot: usize,
+        column: SystemColumn,
     },
     /// `now()`, `current_timestamp`: start of the transaction.
     Now,
@@ -305,6 +335,8 @@ pub(crate) enum Comparison {
 pub(crate) struct Frame<'a> {
     /// Current row by slot; `None` is a NULL row of an outer join.
     pub(crate) rows: &'a [Cell<Option<&'a [u8]>>],
+    /// Record number of each slot's row; empty where rows have none.
+    pub(crate) records: &'a [Cell<RecordId>],
     pub(crate) ctx: &'a ExecContext<'a>,
     /// Values from the enclosing query, for [`Expr::OuterValue`].
     pub(crate) outer_values: Vec<Datum<'a>>,
@@ -312,6 +344,31 @@ pub(crate) struct Frame<'a> {
     pub(crate) computed: Vec<Datum<'a>>,
     /// Value for [`Expr::Element`].
     pub(crate) element: Datum<'a>,
+}
+
+/// A system column of a row that was read: a version of the slot's record.
+fn read_system(slot: usize, column: SystemColumn, table: &RowTable, frame: &Frame<'_>) -> Result<Datum<'static>> {
+    let Some(row) = frame.rows[slot].get() else { return Ok(Datum::Null) };
+    let record = frame.records[slot].get();
+    if column == SystemColumn::Xmax {
+        return Ok(Datum::Oid(0));
+    }
+    let stamp = table.stamp(record, row, frame.ctx.guard);
+    let stamp = stamp.ok_or_else(|| Error::bug(format!("no version of record {} has the row that was read", record.0)))?;
+    Ok(match column {
+        SystemColumn::Ctid => Datum::Int8(scalar::tid_of(record.0, stamp)),
+        _ => Datum::Oid(stamp),
+    })
+}
+
+/// A system column of a row that this transaction has written.
+fn written_system(slot: usize, column: SystemColumn, frame: &Frame<'_>) -> Result<Datum<'static>> {
+    let number = frame.ctx.txn(|txn| Ok(txn.number()))?;
+    Ok(match column {
+        SystemColumn::Ctid => Datum::Int8(scalar::tid_of(frame.records[slot].get().0, number)),
+        SystemColumn::Xmin => Datum::Oid(number),
+        SystemColumn::Xmax => Datum::Oid(if frame.ctx.met_conflict() { number } else { 0 }),
+    })
 }
 
 impl Comparison {
@@ -369,6 +426,8 @@ impl Expr {
                 Some(row) => layout.0.field(row, *column)?,
                 None => Datum::Null,
             },
+            Expr::System { slot, column, table } => read_system(*slot, *column, &table.0, frame)?,
+            Expr::WrittenSystem { slot, column } => written_system(*slot, *column, frame)?,
             Expr::Now => Datum::Timestamptz(frame.ctx.session.now),
             Expr::Arithmetic(operator, sides) => {
                 let (left, right) = (sides[0].eval(frame)?, sides[1].eval(frame)?);
@@ -565,6 +624,8 @@ impl Expr {
             Expr::Value(_)
             | Expr::Param(_)
             | Expr::Field { .. }
+            | Expr::System { .. }
+            | Expr::WrittenSystem { .. }
             | Expr::OuterValue(_)
             | Expr::Element
             | Expr::Now

@@ -9,6 +9,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use binder::tree::SystemColumn;
 use model::Type;
 use rows::{IndexData, RowTable};
 
@@ -107,10 +108,25 @@ pub(crate) enum Access {
     /// `by` when it is built and `keys` when it is probed; `columns`: those of `by` that are plain columns, which
     /// come first.
     Hashed { of: usize, columns: Vec<usize>, by: Vec<Expr>, keys: Vec<Expr>, filter: Vec<Expr>, from: Box<Access> },
+    /// By `ctid`.
+    Records(RecordKeys),
     /// The rows of a derived table.
     Derived { of: usize, given: Vec<Expr> },
     /// A full scan.
     All,
+}
+
+/// The values of `ctid` that a condition names.
+#[derive(Clone, Debug)]
+pub(crate) enum RecordKeys {
+    Values(Vec<Expr>),
+    /// `ctid IN (subquery)`
+    Subquery {
+        of: usize,
+        given: Vec<Expr>,
+    },
+    /// `ctid = ANY (array parameter)`, by number.
+    Array(usize),
 }
 
 impl Access {
@@ -124,7 +140,7 @@ impl Access {
                 Some(*index)
             }
             Access::Hashed { from, .. } => from.index(),
-            Access::Derived { .. } | Access::All => None,
+            Access::Records(_) | Access::Derived { .. } | Access::All => None,
         }
     }
 
@@ -140,6 +156,7 @@ impl Access {
             | Access::Ranges(_)
             | Access::ArrayPrefixes { .. }
             | Access::Inverted { .. }
+            | Access::Records(_)
             | Access::Derived { .. } => false,
         }
     }
@@ -342,7 +359,7 @@ fn rejects_nulls(condition: &Expr, slot: usize) -> bool {
 
 fn has_field(expr: &Expr) -> bool {
     let mut found = false;
-    expr.visit(&mut |part| found |= matches!(part, Expr::Field { .. }));
+    expr.visit(&mut |part| found |= matches!(part, Expr::Field { .. } | Expr::System { .. }));
     found
 }
 
@@ -493,9 +510,11 @@ fn is_same(access: &Access) -> bool {
         Access::Inverted { seek, otherwise, .. } => {
             !seek.any_value(&|value| changes(value, true)) && is_same(otherwise)
         }
-        Access::Points(_) | Access::SubqueryPoints { .. } | Access::ArrayPrefixes { .. } | Access::Hashed { .. } => {
-            false
-        }
+        Access::Points(_)
+        | Access::SubqueryPoints { .. }
+        | Access::ArrayPrefixes { .. }
+        | Access::Records(_)
+        | Access::Hashed { .. } => false,
     }
 }
 
@@ -557,13 +576,40 @@ fn without_tests(access: &Access, changes: impl Fn(&Expr) -> bool) -> Access {
 fn changes(expr: &Expr, fields: bool) -> bool {
     let mut changes = false;
     expr.visit(&mut |part| {
-        changes |= matches!(part, Expr::OuterValue(_)) || fields && matches!(part, Expr::Field { .. })
+        changes |= matches!(part, Expr::OuterValue(_)) || fields && matches!(part, Expr::Field { .. } | Expr::System { .. })
     });
     changes
 }
 
+/// The values that a condition gives `ctid`, if they are known from `bound`.
+fn record_keys(source: &Source, condition: &Expr, bound: &[usize]) -> Option<RecordKeys> {
+    let is_ctid =
+        |expr: &Expr| matches!(expr, Expr::System { slot, column: SystemColumn::Ctid, .. } if *slot == source.slot);
+    match condition {
+        Expr::Compare(Comparison::Equal, sides) => {
+            let [left, right] = &**sides;
+            let mut pairs = [(left, right), (right, left)].into_iter();
+            let (_, value) = pairs.find(|(one, other)| is_ctid(one) && needs_only(other, bound))?;
+            Some(RecordKeys::Values(vec![value.clone()]))
+        }
+        Expr::InList { what, list, not: false } => {
+            let is_known = is_ctid(what) && list.iter().all(|value| needs_only(value, bound));
+            is_known.then(|| RecordKeys::Values(list.clone()))
+        }
+        Expr::InResult { what, of, given, not: false } => {
+            let is_known = is_ctid(what) && given.iter().all(|value| needs_only(value, bound));
+            is_known.then(|| RecordKeys::Subquery { of: *of, given: given.clone() })
+        }
+        Expr::InArray { what, array, not: false } => is_ctid(what).then_some(RecordKeys::Array(*array)),
+        _ => None,
+    }
+}
+
 fn stored(source: &Source, conditions: &[&Expr], bound: &[usize], order: &[Order]) -> Found {
     let table = &source.table;
+    if let Some(keys) = conditions.iter().find_map(|condition| record_keys(source, condition, bound)) {
+        return Found { access: Access::Records(keys), cost: 0, ordered: order.is_empty() };
+    }
     if let Some(points) = points(source, conditions, bound) {
         let one = points.len() == 1;
         let ordered = one && order.iter().all(|order| needs_only(&order.by, &[source.slot]));
@@ -996,7 +1042,7 @@ pub(crate) fn needs_only(expr: &Expr, slots: &[usize]) -> bool {
     let mut enough = true;
     expr.visit(&mut |part| {
         enough &= match part {
-            Expr::Field { slot, .. } => slots.contains(slot),
+            Expr::Field { slot, .. } | Expr::System { slot, .. } => slots.contains(slot),
             part => !part.is_volatile_itself(),
         }
     });
@@ -1009,6 +1055,7 @@ impl fmt::Display for Access {
             Access::Points(keys) => return write!(f, "points {}", keys.len()),
             Access::SubqueryPoints { .. } => return f.write_str("points of a subquery"),
             Access::Hashed { by, .. } => return write!(f, "hashed {}", by.len()),
+            Access::Records(_) => return f.write_str("records by ctid"),
             Access::Derived { .. } => return f.write_str("made"),
             Access::All => return f.write_str("all"),
             Access::Inverted { seek, .. } => return write!(f, "inverted {}", seek.tests()),

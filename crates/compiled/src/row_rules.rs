@@ -222,5 +222,5 @@ impl Refusal<'_> {
 }
 
 fn frame<'a>(rows: &'a [Cell<Option<&'a [u8]>>], ctx: &'a ExecContext<'a>) -> Frame<'a> {
-    Frame { rows, ctx, outer_values: Vec::new(), computed: Vec::new(), element: Datum::Null }
+    Frame { rows, records: &[], ctx, outer_values: Vec::new(), computed: Vec::new(), element: Datum::Null }
 }

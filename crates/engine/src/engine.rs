@@ -422,7 +422,7 @@ fn open(env: Arc<dyn Env>, dir: &Path, options: Options) -> Result<(Inner, Recov
 
     let memtable_bytes = db.memory_bytes();
     let retention_ns = manifest.retention_ns.max(db.retention_ns);
-    let store = Arc::new(rows::Store::new());
+    let store = Arc::new(rows::Store::new(env.random() as u32));
     store.set_memory_bytes(db.rows_bytes());
     let memory = MemoryBudget::new(options.memory_bytes, Arc::clone(&store));
     let retention = Retention::new(retention_ns, env.monotonic_ns());

@@ -273,7 +273,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn budget(total: u64) -> MemoryBudget {
-        MemoryBudget::new(total, Arc::new(rows::Store::new()))
+        MemoryBudget::new(total, Arc::new(rows::Store::default()))
     }
 
     #[test]

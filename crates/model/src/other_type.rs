@@ -86,6 +86,7 @@ const ROWS: &[Row] = rows! {
     24, 1008, "regproc", Oid, Datum, 1981;
     25, 1009, "text", Encoded, Datum, 3126;
     26, 1028, "oid", Oid, Datum, 1981;
+    27, 1010, "tid", Encoded, Datum, 10_050;
     28, 1011, "xid", Oid, None, 0;
     29, 1012, "cid", Oid, None, 0;
     30, 1013, "oidvector", Encoded, Key, 10_032;

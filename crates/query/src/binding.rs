@@ -696,6 +696,7 @@ fn rows_table(table: &RowSchema, name: &TableName, catalog: &Catalog) -> Table {
         materialized: catalog.materialized_view(table.id).and_then(|view| view.materialized),
         has_children: !table.lineage.children.is_empty(),
         is_partitioned: table.lineage.key.is_some(),
+        has_records: true,
         ..Table::default()
     }
 }
@@ -794,7 +795,7 @@ impl relational::Environment for Tables<'_> {
             if as_of.is_some() {
                 return Err(Error::unsupported(format!("table {name} is one of rows, which keep no history")));
             }
-            return Ok(TableSource::rows(Arc::clone(rows), zone));
+            return TableSource::rows(Arc::clone(rows), zone, is_used);
         }
         Ok(TableSource::columns(Arc::clone(catalog.expect(&name)?), as_of, &zone, is_used))
     }

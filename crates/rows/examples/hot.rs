@@ -49,7 +49,7 @@ impl Db {
         let mut key = Vec::new();
         let column = table.primary.as_ref().map(|index| &index.keys()[0]).ok_or_else(|| Error::bug("no key"))?;
         rows::key::push(&mut key, column, &Datum::Int8(1))?;
-        let mut db = Db { store: Arc::new(Store::new()), table, key, newest: Lsn::ZERO };
+        let mut db = Db { store: Arc::new(Store::default()), table, key, newest: Lsn::ZERO };
         let mut txn = db.begin();
         txn.insert(&db.table, db.row(0)?, &pin())?;
         db.commit(txn)?;

@@ -5,6 +5,9 @@
 //! descend. A version is immutable except for `begin`, which changes from the transaction number to
 //! the commit's LSN, and `prev`, which skips versions that no reader sees: those between two
 //! snapshots and those older than all.
+//!
+//! A version has a stamp, which SQL shows as `xmin`: the number of the transaction that made it. A commit does not change it,
+//! so a client can compare it with the one that its own transaction returned.
 
 use std::sync::atomic::Ordering;
 
@@ -19,12 +22,65 @@ use crate::sync::{Atomic, AtomicU64};
 /// Flag in `begin` of an uncommitted version; the other bits are the transaction number.
 const UNCOMMITTED: u64 = 1 << 63;
 
+/// Least stamp; PostgreSQL's clients know the numbers below as "none", "bootstrap" and "frozen".
+const STAMP_MIN: u32 = 3;
+
 /// One version of a record.
 pub(crate) struct Version {
     begin: AtomicU64,
     prev: Atomic<Version>,
-    /// The row; `None` for a deletion.
-    row: Option<Box<[u8]>>,
+    content: Content,
+}
+
+// Memory of small rows is mostly that of their versions.
+const _: () = assert!(size_of::<Version>() == 32);
+
+/// The row of a version, and its stamp in the space that the length of a row leaves.
+struct Content {
+    /// From [`Box::into_raw`]; null for a deletion.
+    row: *mut u8,
+    bytes: u32,
+    stamp: u32,
+}
+
+// SAFETY: the row is owned, and never written.
+unsafe impl Send for Content {}
+// SAFETY: see above.
+unsafe impl Sync for Content {}
+
+impl Content {
+    fn new(row: Option<Box<[u8]>>, stamp: u32) -> Content {
+        let bytes = row.as_ref().map_or(0, |row| row.len());
+        assert!(u32::try_from(bytes).is_ok(), "BUG: a row of {bytes} bytes, which is more than a row may have");
+        let row = row.map_or(std::ptr::null_mut(), |row| Box::into_raw(row).cast());
+        Content { row, bytes: bytes as u32, stamp: stamp.max(STAMP_MIN) }
+    }
+
+    fn row(&self) -> Option<&[u8]> {
+        // SAFETY: pointer and length are those of a box that only `drop` frees.
+        (!self.row.is_null()).then(|| unsafe { std::slice::from_raw_parts(self.row, self.bytes as usize) })
+    }
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        if !self.row.is_null() {
+            let row = std::ptr::slice_from_raw_parts_mut(self.row, self.bytes as usize);
+            // SAFETY: made by `Box::into_raw`, and freed once.
+            drop(unsafe { Box::from_raw(row) });
+        }
+    }
+}
+
+/// The stamp of the versions that transaction `txn` makes.
+pub(crate) fn stamp_of(txn: TxnId) -> u32 {
+    (txn.0 as u32).max(STAMP_MIN)
+}
+
+/// The stamp of a version that recovery restored: numbers of transactions are not stored. Commits that follow each other have
+/// stamps far apart, so that one is unlikely to be the number of a transaction that is remembered from before.
+fn restored_stamp(lsn: Lsn) -> u32 {
+    (lsn.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
 /// Head of the version chain, and the lock word.
@@ -67,11 +123,16 @@ impl Version {
 
     /// The row; `None` for a deletion.
     pub(crate) fn row(&self) -> Option<&[u8]> {
-        self.row.as_deref()
+        self.content.row()
+    }
+
+    /// Number of the transaction that made it, see the module; at least 3.
+    pub(crate) fn stamp(&self) -> u32 {
+        self.content.stamp
     }
 
     fn memory_bytes(&self) -> usize {
-        size_of::<Version>() + self.row.as_ref().map_or(0, |row| row.len())
+        size_of::<Version>() + self.content.bytes as usize
     }
 }
 
@@ -127,7 +188,9 @@ impl Record {
         if let Some(Begin::By(other)) = self.newest(guard).map(Version::begin) {
             assert!(other == me, "BUG: {me:?} changes a record that {other:?} has changed");
         }
-        let version = Owned::new(Version { begin: AtomicU64::new(me.0 | UNCOMMITTED), prev: Atomic::from(top), row });
+        let content = Content::new(row, stamp_of(me));
+        let begin = AtomicU64::new(me.0 | UNCOMMITTED);
+        let version = Owned::new(Version { begin, prev: Atomic::from(top), content });
         let bytes = version.memory_bytes();
         self.head.store(version, Ordering::Release);
         bytes
@@ -223,7 +286,8 @@ impl Record {
     /// Recovery threads may race on one record; there are no readers yet.
     pub(crate) fn restore(&self, lsn: Lsn, row: Option<Box<[u8]>>, guard: &Guard) -> i64 {
         assert!(lsn.0 & UNCOMMITTED == 0, "BUG: a version of LSN {lsn}, which is that of no commit, is restored");
-        let mut version = Owned::new(Version { begin: AtomicU64::new(lsn.0), prev: Atomic::null(), row });
+        let content = Content::new(row, restored_stamp(lsn));
+        let mut version = Owned::new(Version { begin: AtomicU64::new(lsn.0), prev: Atomic::null(), content });
         let bytes = version.memory_bytes() as i64;
         loop {
             let top = self.head.load(Ordering::Acquire, guard);
@@ -325,6 +389,19 @@ mod tests {
         assert_eq!(seen(&record, OTHER, 99, guard), Some("c"));
         assert_eq!(record.pop(ME, guard), bytes);
         assert_eq!(seen(&record, ME, 99, guard), Some("c"));
+    }
+
+    #[test]
+    fn the_stamp_of_a_version_is_its_transaction_before_and_after_the_commit() {
+        let guard = &crossbeam_epoch::pin();
+        let record = Record::default();
+        record.push(ME, row("a"), guard);
+        assert_eq!(record.newest(guard).map(Version::stamp), Some(7));
+        record.commit(ME, Lsn(10), guard);
+        record.push(OTHER, row(""), guard);
+        let versions: Vec<_> = record.versions(guard).map(|version| (version.stamp(), version.row())).collect();
+        assert_eq!(versions, [(8, Some(&b""[..])), (7, Some(&b"a"[..]))]);
+        assert_eq!(stamp_of(TxnId(1 << 32)), STAMP_MIN);
     }
 
     #[test]

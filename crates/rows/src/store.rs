@@ -182,18 +182,19 @@ enum Collected {
 
 impl Default for Store {
     fn default() -> Store {
-        Store::new()
+        Store::new(1)
     }
 }
 
 impl Store {
-    /// Creates an empty store.
+    /// Creates an empty store. `first`: number of its first transaction, at least 1. SQL shows the lower half of a number, so
+    /// another one in each life of the process tells its transactions from those before.
     #[must_use]
-    pub fn new() -> Store {
+    pub fn new(first: u32) -> Store {
         Store {
             locks: Locks::new(),
             recent: RecentCommits::default(),
-            next_txn: AtomicU64::new(1),
+            next_txn: AtomicU64::new(u64::from(first.max(1))),
             garbage: Mutex::default(),
             held: Mutex::default(),
             dropped_tables: parking_lot::Mutex::default(),

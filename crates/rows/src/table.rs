@@ -544,6 +544,15 @@ impl RowTable {
         self.schema.id
     }
 
+    /// The stamp of the version with this row, which a read returned under the same guard: what SQL shows as `xmin`. `None` for
+    /// a copy of a row.
+    #[must_use]
+    pub fn stamp(&self, record: RecordId, row: &[u8], guard: &Guard) -> Option<u32> {
+        let mut versions = self.records.arena.get(record.0)?.versions(guard);
+        let is_it = |version: &&Version| version.row().is_some_and(|own| std::ptr::eq(own, row));
+        versions.find(is_it).map(Version::stamp)
+    }
+
     /// Puts this version in force. Its DDL must be committed, and the caller must hold the table
     /// lock exclusively or be the only user.
     pub fn take_effect(&self) {

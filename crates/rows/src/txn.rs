@@ -33,7 +33,7 @@ use crate::inverted;
 use crate::locks::{LockMode, LockName, Request, TxnId, WaitPolicy};
 use crate::read_set::ReadSet;
 use crate::reclaim;
-use crate::record::{Begin, Version};
+use crate::record::{Begin, Version, stamp_of};
 use crate::store::{Garbage, Store, TableByAddress};
 use crate::table::{Gate, IndexData, Keys, RECORDS_MAX, RecordId, RowTable};
 
@@ -337,6 +337,12 @@ impl Txn {
 
     pub(crate) fn id(&self) -> TxnId {
         self.id
+    }
+
+    /// Number of the transaction as SQL shows it: the stamp of the versions that it makes ([`RowTable::stamp`]).
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        stamp_of(self.id)
     }
 
     /// Whether the transaction has no writes so far.

@@ -47,7 +47,7 @@ impl Db {
             triggers: Vec::new(),
         };
         let table = Arc::new(RowTable::new(Arc::new(schema)).expect("a valid schema"));
-        Db { store: Arc::new(Store::new()), table, newest: Lsn::ZERO }
+        Db { store: Arc::new(Store::default()), table, newest: Lsn::ZERO }
     }
 
     fn begin(&self) -> Txn {

@@ -45,6 +45,7 @@ pub use expr::{
     BooleanTest, Call, Comparison, DomainTest, Expr, ExprKind, Place, SqlValue, Subquery, SubqueryKind, Subscript,
 };
 pub use numbers::hash::hash_extended_of as hash_extended;
+pub use numbers::tid::{record_of, tid_of};
 pub use numbers::{FloatMoments, Pairs, continuous_percentile, moment_statistic, pair_statistic};
 pub use objects::Objects;
 pub use receive::receive;

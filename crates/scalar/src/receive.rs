@@ -11,6 +11,7 @@ use model::{
 use crate::arrays::DIMENSIONS_MAX;
 use crate::composite;
 use crate::context::Context;
+use crate::numbers::tid;
 use crate::ranges;
 use crate::registry;
 use crate::send::{EMPTY, LOWER_INCLUSIVE, LOWER_INFINITE, UPPER_INCLUSIVE, UPPER_INFINITE};
@@ -61,6 +62,10 @@ fn receive_at<'a>(bytes: &'a [u8], ty: TypeId, ctx: &Context<'a>, depth: usize) 
             return registry::input(text, ty, -1, ctx);
         }
         24 | 26 | 28 | 29 | 2202..=2206 | 3734 | 3769 | 4089 | 4096 | 4191 => Datum::Oid(input.i32()?.cast_unsigned()),
+        27 => {
+            let block = input.i32()?.cast_unsigned();
+            Datum::Int8(tid::tid(block, u16::from_be_bytes(input.array()?)))
+        }
         790 => Datum::Int8(input.i64()?),
         1266 => {
             let (micros, west) = (input.i64()?, input.i32()?);

@@ -4,6 +4,8 @@ use catalog::TypeId;
 use model::{Datum, Error, Geometry, Point, Range, RangeBound, Result};
 use pg::time::{EPOCH_DAYS, EPOCH_MICROS};
 
+use crate::numbers::tid;
+
 const JSONPATH: TypeId = TypeId(4072);
 
 /// Appends the binary form of a value, without its length; nothing for NULL.
@@ -17,6 +19,11 @@ pub fn send(datum: &Datum<'_>, ty: TypeId, out: &mut Vec<u8>) -> Result<()> {
         Datum::Bool(value) => out.push(u8::from(*value)),
         Datum::Int2(value) => out.extend_from_slice(&value.to_be_bytes()),
         Datum::Int4(value) => out.extend_from_slice(&value.to_be_bytes()),
+        Datum::Int8(value) if ty == TypeId::TID => {
+            let (block, offset) = tid::parts(*value);
+            out.extend_from_slice(&block.to_be_bytes());
+            out.extend_from_slice(&offset.to_be_bytes());
+        }
         Datum::Int8(value) | Datum::Time(value) => out.extend_from_slice(&value.to_be_bytes()),
         Datum::Oid(value) => out.extend_from_slice(&value.to_be_bytes()),
         Datum::Float4(value) => out.extend_from_slice(&value.to_be_bytes()),

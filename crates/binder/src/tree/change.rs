@@ -12,7 +12,7 @@ use std::sync::Arc;
 use catalog::TypeId;
 use scalar::{Expr, Subscript};
 
-use super::{Column, Cte, Output, Rel, Subplan, Table};
+use super::{Column, Cte, Output, Rel, Subplan, SystemColumns, Table};
 
 /// A bound INSERT, UPDATE, DELETE or MERGE.
 #[derive(Clone, Debug)]
@@ -71,6 +71,8 @@ pub struct Insert {
     pub checks: Vec<RowCheck>,
     /// Number of each column of the row as it is in the table afterwards: inserted, or changed by DO UPDATE.
     pub new: Vec<u32>,
+    /// System columns of that row.
+    pub system: SystemColumns,
     /// RETURNING: number and value of each column, over `new`. A row for which nothing was done gives none.
     pub returning: Vec<(u32, Expr)>,
 }
@@ -99,6 +101,8 @@ pub struct Conflict {
 pub struct ConflictUpdate {
     /// Number of each column of the existing row.
     pub old: Vec<u32>,
+    /// System columns of the existing row.
+    pub system: SystemColumns,
     /// Number of each column of `excluded`: the row that could not be inserted, with `parts` and generated columns.
     pub excluded: Vec<u32>,
     /// WHERE, over `old` and `excluded`.
@@ -133,6 +137,8 @@ pub struct Update {
     pub checks: Vec<RowCheck>,
     /// Number of each column of the row after the change.
     pub new: Vec<u32>,
+    /// System columns of that row.
+    pub system: SystemColumns,
     /// RETURNING: number and value of each column, over `new` and the columns of `input` that FROM made.
     pub returning: Vec<(u32, Expr)>,
 }

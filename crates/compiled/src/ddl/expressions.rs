@@ -241,7 +241,7 @@ pub(super) fn value<T>(expr: &Expr, ty: Type, session: Session<'_>, then: impl F
 
 /// A frame for expressions over one row or none.
 pub(super) fn frame<'a>(row: &'a [Cell<Option<&'a [u8]>>], ctx: &'a ExecContext<'a>) -> Frame<'a> {
-    Frame { rows: row, ctx, outer_values: Vec::new(), computed: Vec::new(), element: Datum::Null }
+    Frame { rows: row, records: &[], ctx, outer_values: Vec::new(), computed: Vec::new(), element: Datum::Null }
 }
 
 /// Canonical form of an expression over columns of one table.

@@ -144,6 +144,7 @@ pub(super) fn default_operator_class(ty: Type) -> Option<&'static str> {
             "bit" => "bit_ops",
             "bit varying" => "varbit_ops",
             "money" => "money_ops",
+            "tid" => "tid_ops",
             "macaddr" => "macaddr_ops",
             "macaddr8" => "macaddr8_ops",
             "jsonb" => "jsonb_ops",

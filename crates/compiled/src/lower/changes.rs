@@ -256,7 +256,11 @@ impl<'q> Lowering<'q> {
         if let Conflict::Update { set, .. } = &conflict {
             kinds.push(ChangeKind::Update(set));
         }
+        if table.schema.lineage.key.is_some() && !insert.system.is_empty() {
+            return refused("system columns in RETURNING of INSERT into a partitioned table");
+        }
         self.row(&table, &insert.new, TARGET);
+        self.system(&insert.system, TARGET, true);
         let (target, columns) = self.target(&table, &kinds, &insert.checks, &insert.returning)?;
         let kind = if kinds.len() > 1 { ChangeKind::All } else { ChangeKind::Insert };
         let mut stored = StoredExpressions { tables: self.tables, session: self.session, parts: &mut self.parts };
@@ -321,6 +325,7 @@ impl<'q> Lowering<'q> {
         };
         let Some(update) = &conflict.update else { return Ok(Conflict::Nothing(arbiter)) };
         self.row(table, &update.old, TARGET);
+        self.system(&update.system, TARGET, false);
         self.row(table, &update.excluded, EXCLUDED);
         let (row_queries, assignments) = (&update.row_queries, &update.assignments);
         let set = self.set(Set { row_queries, assignments }, table)?;
@@ -337,7 +342,11 @@ impl<'q> Lowering<'q> {
         let (row_queries, assignments) = (&update.row_queries, &update.assignments);
         let set = self.set(Set { row_queries, assignments }, &table)?;
         let queries = self.parts.subqueries.len();
+        if routes.is_some() && !update.system.is_empty() {
+            return refused("system columns in RETURNING of an UPDATE that may move rows to other partitions");
+        }
         self.row(&table, &update.new, TARGET);
+        self.system(&update.system, TARGET, true);
         let (target, columns) = self.target(&table, &[ChangeKind::Update(&set)], &update.checks, &update.returning)?;
         let mut movement = None;
         if let Some(routes) = routes {

@@ -12,7 +12,7 @@ use super::natives::{Native, Session, comparison, native, plain, sorted};
 use super::{Asks, Definition, Lower, Lowering, refused, type_name};
 use crate::array::{Array, ParamType};
 use crate::cast::Context as CastContext;
-use crate::expr::{Comparison, Expr, Layout, ScalarCall, Value, all_of, any_of, rows_compared};
+use crate::expr::{Comparison, Expr, Layout, ScalarCall, StoredTable, Value, all_of, any_of, rows_compared};
 use crate::sequences::SessionFunction;
 use crate::subquery::{ResultKind, Subquery};
 use crate::types::{is_moment, is_text};
@@ -156,6 +156,13 @@ impl Lowering<'_> {
             Some(Definition::Field { level, slot, column }) => {
                 let layout = Layout(Arc::clone(&self.levels[*level].sources[*slot].table.layout));
                 (*level, Expr::Field { slot: *slot, column: *column, layout })
+            }
+            Some(Definition::System { level, slot, column, is_written: true }) => {
+                (*level, Expr::WrittenSystem { slot: *slot, column: *column })
+            }
+            Some(Definition::System { level, slot, column, is_written: false }) => {
+                let table = StoredTable(Arc::clone(&self.levels[*level].sources[*slot].table));
+                (*level, Expr::System { slot: *slot, column: *column, table })
             }
             Some(Definition::Computed { level, at }) => (*level, Expr::Computed(*at)),
             Some(Definition::Expr { level, expr }) => (*level, expr.clone()),

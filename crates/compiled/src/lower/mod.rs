@@ -25,7 +25,7 @@ mod relations;
 
 use std::sync::Arc;
 
-use binder::tree::{Column, Cte as BoundCte, CteBody, Expression, Query, Rel, Subplan};
+use binder::tree::{Column, Cte as BoundCte, CteBody, Expression, Query, Rel, Subplan, SystemColumn};
 use catalog::TypeId;
 use model::{Error, Result, SqlState, Type};
 use parser::ast;
@@ -175,6 +175,8 @@ struct Tree<'q> {
 #[derive(Clone)]
 enum Definition {
     Field { level: usize, slot: usize, column: usize },
+    /// A system column of the row in a slot: as it was read, or as the statement has written it.
+    System { level: usize, slot: usize, column: SystemColumn, is_written: bool },
     Computed { level: usize, at: usize },
     Expr { level: usize, expr: Expr },
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use binder::tree::{CteBody, JoinKind, Rel, RowLock, SortKey, Subplan, Table, TableFunction};
+use binder::tree::{CteBody, JoinKind, Rel, RowLock, SortKey, Subplan, SystemColumn, Table, TableFunction};
 use catalog::{TypeId, Volatility, builtin};
 use model::{RowColumn, Type};
 use parser::ast::SetOperator;
@@ -269,11 +269,11 @@ impl<'q> Lowering<'q> {
     fn from(&mut self, rel: &'q Rel, place: Place, into: &mut From) -> Lower<()> {
         match rel {
             Rel::Single => Ok(()),
-            Rel::Scan { table, columns, as_of } => {
+            Rel::Scan { table, columns, system, as_of } => {
                 if as_of.is_some() {
                     return refused("FOR SYSTEM_TIME AS OF");
                 }
-                self.scan(table, columns, into)
+                self.scan(table, (columns, system), into)
             }
             Rel::Join { kind, left, right, on, .. } => {
                 let is_first = self.current().sources.is_empty();
@@ -350,10 +350,16 @@ impl<'q> Lowering<'q> {
         }
     }
 
-    fn scan(&mut self, table: &Table, columns: &[u32], into: &mut From) -> Lower<()> {
+    fn scan(
+        &mut self,
+        table: &Table,
+        (columns, system): (&[u32], &[(SystemColumn, u32)]),
+        into: &mut From,
+    ) -> Lower<()> {
         let stored = self.stored(table)?;
         let slot = self.current().sources.len();
         self.row(&stored, columns, slot);
+        self.system(system, slot, false);
         let hidden = stored_expressions::hidden(&stored, slot, self.tables)?;
         self.add(Source { hidden, ..Source::stored(slot, stored) }, into);
         Ok(())
@@ -376,6 +382,15 @@ impl<'q> Lowering<'q> {
         let level = self.level();
         for ((at, _), column) in table.schema.shown().zip(columns) {
             self.definitions[*column as usize] = Some(Definition::Field { level, slot, column: at });
+        }
+    }
+
+    /// Defines system columns as those of the row in a slot of the current query.
+    pub(super) fn system(&mut self, columns: &[(SystemColumn, u32)], slot: usize, is_written: bool) {
+        let level = self.level();
+        for (column, number) in columns {
+            let definition = Definition::System { level, slot, column: *column, is_written };
+            self.definitions[*number as usize] = Some(definition);
         }
     }
 

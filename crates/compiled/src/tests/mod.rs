@@ -252,7 +252,7 @@ fn table_of(schema: RowSchema) -> Arc<RowTable> {
 impl Db {
     fn new() -> Db {
         Db {
-            store: Arc::new(Store::new()),
+            store: Arc::new(Store::default()),
             tables: RefCell::default(),
             counters: RefCell::default(),
             last: Cell::new(None),

@@ -94,6 +94,7 @@ impl binder::Schema for Schema<'_> {
             columns: columns.collect(),
             primary_key: key.unwrap_or_default(),
             unique: unique.collect(),
+            has_records: true,
             ..Table::default()
         })))
     }

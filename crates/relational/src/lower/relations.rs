@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_schema::Field;
-use binder::tree::{CteBody, Rel, SortKey, Table};
+use binder::tree::{CteBody, Rel, SortKey, SystemColumn, Table};
 use catalog::TypeId;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema};
@@ -28,7 +28,7 @@ impl Lowering<'_> {
         let order_is_kept = self.order_is_kept.replace(false);
         match rel {
             Rel::Single => Ok(single()),
-            Rel::Scan { table, columns, as_of } => self.scan(table, columns, as_of.as_deref()),
+            Rel::Scan { table, columns, system, as_of } => self.scan(table, (columns, system), as_of.as_deref()),
             Rel::Values { rows, columns } => self.values(rows, columns),
             Rel::Functions { functions, ordinality } => self.functions(functions, *ordinality),
             Rel::Cte { cte, columns } => self.cte(*cte, columns),
@@ -84,11 +84,19 @@ impl Lowering<'_> {
         plan
     }
 
-    fn scan(&self, table: &Arc<Table>, columns: &[u32], as_of: Option<&Expr>) -> Result<LogicalPlan> {
+    fn scan(
+        &self,
+        table: &Arc<Table>,
+        (columns, system): (&[u32], &[(SystemColumn, u32)]),
+        as_of: Option<&Expr>,
+    ) -> Result<LogicalPlan> {
         let as_of = as_of.map(|moment| self.micros(moment)).transpose()?;
         let is_used = |name: &str| {
             let number = table.columns.iter().zip(columns).find(|(column, _)| *column.name == *name);
-            number.is_none_or(|(_, number)| self.used_columns().contains(number))
+            match number {
+                Some((_, number)) => self.used_columns().contains(number),
+                None => system.iter().any(|(column, _)| column.name() == name),
+            }
         };
         let source = self.env.table(table, as_of, &is_used)?.0;
         let alias = format!("t{}", columns.first().copied().unwrap_or_default());
@@ -111,6 +119,16 @@ impl Lowering<'_> {
         let is_renamed = fields.fields().iter().any(|field| is_like_ours(field.name()))
             || table.columns.iter().zip(columns).any(is_stored_otherwise);
         let mut exprs = Vec::new();
+        for (column, number) in system {
+            let field = fields.field_with_name(column.name()).map_err(|error| crate::errors::arrow(&error))?;
+            let (at, ty) = (Column::new(Some(alias.clone()), column.name()), field.data_type().clone());
+            if is_renamed {
+                exprs.push(DfExpr::Column(at).alias(Self::name(*number)));
+                self.computed(*number, ty);
+            } else {
+                self.define(*number, at, ty);
+            }
+        }
         for (column, number) in table.columns.iter().zip(columns) {
             let Ok(field) = fields.field_with_name(&column.name) else { continue };
             let at = Column::new(Some(alias.clone()), column.name.to_string());

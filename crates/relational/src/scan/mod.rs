@@ -21,7 +21,8 @@ use std::sync::Arc;
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::TableSource as DfTableSource;
-use model::{RowSchemaRef, TableRef};
+use binder::tree::SystemColumn;
+use model::{Result, RowSchemaRef, TableRef};
 
 pub use columns_table::BATCH_ROWS;
 pub use computed_table::{ComputedTable, Push};
@@ -60,10 +61,13 @@ impl TableSource {
         }))
     }
 
-    /// A `rows` table.
-    #[must_use]
-    pub fn rows(table: RowSchemaRef, zone: Arc<str>) -> TableSource {
-        TableSource::of(Arc::new(RowsTable::new(table, zone)))
+    /// A `rows` table, with the system columns for which `is_used` is true.
+    ///
+    /// # Errors
+    /// XX000 for a mistake of this program.
+    pub fn rows(table: RowSchemaRef, zone: Arc<str>, is_used: &dyn Fn(&str) -> bool) -> Result<TableSource> {
+        let system: Vec<_> = SystemColumn::ALL.into_iter().filter(|column| is_used(column.name())).collect();
+        Ok(TableSource::of(Arc::new(RowsTable::new(table, &system, zone)?)))
     }
 
     /// A function of an application. Columns of its rows come first, then those of its arguments.

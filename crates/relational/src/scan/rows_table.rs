@@ -11,6 +11,7 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{Schema, SchemaRef};
 use async_trait::async_trait;
+use binder::tree::SystemColumn;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Constraint, Constraints};
 use datafusion::error::Result as DfResult;
@@ -19,7 +20,7 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
-use model::{Error, Result, RowSchemaRef, Type};
+use model::{Datum, Error, Result, RowColumn, RowSchema, RowSchemaRef, Type};
 use rows::{RecordId, RowTable, View};
 
 use crate::arrow::rows::{Builder, field};
@@ -36,21 +37,53 @@ const SPLIT_RECORDS_MIN: u64 = 100_000;
 pub(crate) struct RowsTable {
     table: RowSchemaRef,
     schema: SchemaRef,
-    /// Positions of the visible columns in the table.
-    shown: Arc<[usize]>,
+    /// The visible columns, then the system columns.
+    shown: Arc<[Source]>,
     zone: Arc<str>,
     /// Primary key, so that GROUP BY of the key may select any column.
     constraints: Constraints,
 }
 
+/// Where the values of a column are.
+#[derive(Clone, Copy, PartialEq)]
+enum Source {
+    /// In the row, by position in the table.
+    Field(usize),
+    /// In the version of the record.
+    System(SystemColumn),
+}
+
+impl Source {
+    fn ty(self, table: &RowSchema) -> Result<Type> {
+        match self {
+            Source::Field(at) => Ok(unpadded(table.columns[at].ty)),
+            Source::System(column) => type_of(column),
+        }
+    }
+}
+
+fn type_of(column: SystemColumn) -> Result<Type> {
+    let unknown = || Error::bug(format!("columns cannot have the type of {}", column.name()));
+    Type::from_oid(column.ty().0, -1).ok_or_else(unknown)
+}
+
 impl RowsTable {
-    /// `zone`: the session's time zone, for the type of timestamps.
-    pub(crate) fn new(table: RowSchemaRef, zone: Arc<str>) -> RowsTable {
-        let (shown, fields): (Vec<_>, Vec<_>) = table.shown().map(|(at, column)| (at, field(column, &zone))).unzip();
-        let place = |at: &usize| shown.iter().position(|shown| shown == at);
+    /// - `system`: system columns that the query reads.
+    /// - `zone`: the session's time zone, for the type of timestamps.
+    ///
+    /// # Errors
+    /// XX000 if columns cannot have the type of a system column.
+    pub(crate) fn new(table: RowSchemaRef, system: &[SystemColumn], zone: Arc<str>) -> Result<RowsTable> {
+        let fields = table.shown().map(|(at, column)| (Source::Field(at), field(column, &zone)));
+        let (mut shown, mut fields): (Vec<_>, Vec<_>) = fields.unzip();
+        for column in system {
+            shown.push(Source::System(*column));
+            fields.push(field(&RowColumn::new(column.name(), type_of(*column)?), &zone));
+        }
+        let place = |at: &usize| shown.iter().position(|shown| *shown == Source::Field(*at));
         let key = table.primary.as_ref().and_then(|key| key.columns.iter().map(place).collect::<Option<Vec<_>>>());
         let constraints = Constraints::new_unverified(key.map(Constraint::PrimaryKey).into_iter().collect());
-        RowsTable { schema: Arc::new(Schema::new(fields)), shown: shown.into(), table, zone, constraints }
+        Ok(RowsTable { schema: Arc::new(Schema::new(fields)), shown: shown.into(), table, zone, constraints })
     }
 }
 
@@ -85,7 +118,7 @@ impl TableProvider for RowsTable {
         let view = context.rows_view.clone();
         let view = view.ok_or_else(|| external(Error::bug("a scan of rows without their snapshot")))?;
         let table = Arc::clone(context.snapshot.row_table_by_id(self.table.id).map_err(external)?);
-        let columns: Arc<[usize]> = match projection {
+        let columns: Arc<[Source]> = match projection {
             Some(chosen) => chosen.iter().map(|at| self.shown[*at]).collect(),
             None => Arc::clone(&self.shown),
         };
@@ -93,7 +126,11 @@ impl TableProvider for RowsTable {
             Some(chosen) => Arc::new(self.schema.project(chosen)?),
             None => Arc::clone(&self.schema),
         };
-        Slot::note_longest(state, table.records.longest_value(&columns));
+        let stored = columns.iter().filter_map(|column| match column {
+            Source::Field(at) => Some(*at),
+            Source::System(_) => None,
+        });
+        Slot::note_longest(state, table.records.longest_value(&stored.collect::<Vec<_>>()));
         let batch_rows = BATCH_ROWS.min(state.config().batch_size());
         let part = |records: Range<u64>| -> Arc<dyn PartitionStream> {
             Arc::new(Part {
@@ -130,7 +167,7 @@ struct Part {
     context: Arc<ReadContext>,
     view: View,
     table: Arc<RowTable>,
-    columns: Arc<[usize]>,
+    columns: Arc<[Source]>,
     schema: SchemaRef,
     zone: Arc<str>,
     records: Range<u64>,
@@ -175,7 +212,7 @@ struct Reader {
     _context: Arc<ReadContext>,
     view: View,
     table: Arc<RowTable>,
-    columns: Arc<[usize]>,
+    columns: Arc<[Source]>,
     schema: SchemaRef,
     zone: Arc<str>,
     left: Range<u64>,
@@ -185,21 +222,31 @@ struct Reader {
 impl Reader {
     /// Reads the next rows; `None` at the end.
     fn next(&mut self) -> Result<Option<RecordBatch>> {
-        let columns = &self.table.schema.columns;
-        let mut builders: Vec<Builder> = self
-            .columns
-            .iter()
-            .map(|at| Builder::scanned(unpadded(columns[*at].ty), &self.zone, self.batch_rows))
-            .collect();
+        let schema = &self.table.schema;
+        let builder =
+            |column: &Source| Ok(Builder::scanned(column.ty(schema)?, &self.zone, self.batch_rows));
+        let mut builders = self.columns.iter().map(builder).collect::<Result<Vec<_>>>()?;
         let mut rows = 0;
         {
             let guard = crossbeam_epoch::pin();
             let mut bytes = 0;
             while rows < self.batch_rows && bytes < BATCH_BYTES {
                 let Some(record) = self.left.next() else { break };
-                let Some(row) = self.view.row(&self.table, RecordId(record), &guard) else { continue };
+                let record = RecordId(record);
+                let Some(row) = self.view.row(&self.table, record, &guard) else { continue };
                 for (builder, column) in builders.iter_mut().zip(&*self.columns) {
-                    builder.push(&self.table.layout.field(row, *column)?)?;
+                    match column {
+                        Source::Field(at) => builder.push(&self.table.layout.field(row, *at)?)?,
+                        Source::System(column) => {
+                            let stamp = self.table.stamp(record, row, &guard);
+                            let stamp = stamp.ok_or_else(|| Error::bug("a row that is none of its record"))?;
+                            builder.push(&match column {
+                                SystemColumn::Ctid => Datum::Int8(scalar::tid_of(record.0, stamp)),
+                                SystemColumn::Xmin => Datum::Oid(stamp),
+                                SystemColumn::Xmax => Datum::Oid(0),
+                            })?;
+                        }
+                    }
                 }
                 rows += 1;
                 bytes += row.len();

@@ -76,7 +76,7 @@ impl Db {
             schema,
             derived: crate::Derived::default(),
         });
-        Db { store: Arc::new(Store::new()), table, newest: Mutex::new(0), visible: AtomicU64::new(0) }
+        Db { store: Arc::new(Store::default()), table, newest: Mutex::new(0), visible: AtomicU64::new(0) }
     }
 
     fn begin(&self, isolation: Isolation) -> Txn {

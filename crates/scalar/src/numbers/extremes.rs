@@ -40,7 +40,7 @@ pub(super) const AGGREGATES: &[(&str, Aggregate)] = extremes! {
     "bpchar": general,
     "inet": general,
     "pg_lsn": plain,
-    "tid": general,
+    "tid": plain,
     "xid8": plain,
     "anyenum": general,
     "anyarray": general,

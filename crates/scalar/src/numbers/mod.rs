@@ -1,5 +1,5 @@
 //! Booleans and numbers: `bool`, `int2`, `int4`, `int8`, `float4`, `float8`, `numeric`, `oid`, `xid`, `cid`,
-//! `xid8`, `pg_lsn`, `money`.
+//! `xid8`, `pg_lsn`, `money`, `tid`.
 
 mod aggregates;
 mod boolean;
@@ -22,6 +22,7 @@ mod percentile;
 mod picture;
 mod regression;
 mod series;
+pub(crate) mod tid;
 mod to_char;
 mod to_number;
 mod transitions;
@@ -51,6 +52,7 @@ const TYPES: &[&[(TypeId, TypeSupport)]] = &[
     oid::ALIASES,
     unsigned::TYPES,
     money::TYPES,
+    tid::TYPES,
 ];
 
 const FUNCTIONS: &[&[(&str, Function)]] = &[
@@ -84,6 +86,8 @@ const FUNCTIONS: &[&[(&str, Function)]] = &[
     money::COMPARISONS,
     money::FUNCTIONS,
     money::WORDS,
+    tid::COMPARISONS,
+    tid::FUNCTIONS,
 ];
 
 const AGGREGATES: &[&[(&str, Aggregate)]] = &[

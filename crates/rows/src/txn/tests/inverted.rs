@@ -36,7 +36,7 @@ fn db() -> Db {
         triggers: Vec::new(),
     };
     let table = Arc::new(RowTable::new(Arc::new(schema)).unwrap());
-    Db { store: Arc::new(Store::new()), table, newest: Mutex::new(0), visible: AtomicU64::new(0) }
+    Db { store: Arc::new(Store::default()), table, newest: Mutex::new(0), visible: AtomicU64::new(0) }
 }
 
 const TAGS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];

@@ -31,7 +31,7 @@ fn db() -> Db {
         triggers: Vec::new(),
     };
     let table = Arc::new(RowTable::new(Arc::new(schema)).unwrap());
-    Db { store: Arc::new(Store::new()), table, newest: Mutex::new(0), visible: AtomicU64::new(0) }
+    Db { store: Arc::new(Store::default()), table, newest: Mutex::new(0), visible: AtomicU64::new(0) }
 }
 
 fn row(db: &Db, id: i32, code: i32, is_in: Option<bool>) -> Box<[u8]> {
