@@ -121,6 +121,7 @@ fn table(id: u32, name: &str, columns: &[(&str, Type)], key: usize) -> Result<Ar
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         triggers: Vec::new(),
+        replica_identity: model::ReplicaIdentity::default(),
     };
     let layout: Vec<ColumnLayout<'_>> =
         schema.columns.iter().map(|column| ColumnLayout::new(column.ty, column.not_null)).collect();

@@ -61,6 +61,7 @@ pub fn domain_condition(sql: &str, base: Type, is_pretty: bool) -> String {
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         triggers: Vec::new(),
+        replica_identity: model::ReplicaIdentity::default(),
     };
     let text = condition(sql, &schema);
     let text = if is_pretty { pretty(&text) } else { text };

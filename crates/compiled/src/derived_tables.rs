@@ -198,6 +198,7 @@ pub(crate) fn table_of(columns: Vec<RowColumn>) -> Result<Arc<RowTable>> {
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         triggers: Vec::new(),
+        replica_identity: model::ReplicaIdentity::default(),
     };
     Ok(Arc::new(RowTable {
         layout: Arc::new(RowLayout::of(&schema)?),

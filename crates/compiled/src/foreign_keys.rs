@@ -131,7 +131,8 @@ impl ForeignKeys {
         stored: &mut StoredExpressions<'_>,
     ) -> Lower<()> {
         if !matches!(change, ChangeKind::Delete) {
-            for def in table.schema.foreign_keys.iter().filter(|def| change.touches(table, &def.columns)) {
+            let is_checked = |def: &&RowForeignKey| !def.check_disabled && change.touches(table, &def.columns);
+            for def in table.schema.foreign_keys.iter().filter(is_checked) {
                 let is_own = def.table == table.id();
                 let parent = if is_own { Some(Arc::clone(table)) } else { stored.tables.by_id(def.table) };
                 let Some(parent) = parent else { return refused("a foreign key to a table that does not exist") };
@@ -142,7 +143,8 @@ impl ForeignKeys {
             return Ok(());
         }
         for child in stored.tables.referring(table.id()) {
-            for def in child.schema.foreign_keys.iter().filter(|def| def.table == table.id()) {
+            let is_active = |def: &&RowForeignKey| def.table == table.id() && !def.action_disabled;
+            for def in child.schema.foreign_keys.iter().filter(is_active) {
                 if !change.touches(table, &def.referred) {
                     continue;
                 }
@@ -328,14 +330,15 @@ pub fn check_postponed(
     for (table, records) in txn.changed_records() {
         let is_due = |child: TableId, def: &&RowForeignKey| def.deferral != Deferral::Never && which(child, def);
         let (mut own, mut others) = (Vec::new(), Vec::new());
-        for def in table.schema.foreign_keys.iter().filter(|def| is_due(table.id(), def)) {
+        for def in table.schema.foreign_keys.iter().filter(|def| !def.check_disabled && is_due(table.id(), def)) {
             let parent = if def.table == table.id() { Some(Arc::clone(&table)) } else { tables.by_id(def.table) };
             let Some(parent) = parent else { continue };
             own.push(Reference::of(def, Arc::clone(&table), parent)?);
         }
         for child in tables.referring(table.id()) {
             let child = if child.id() == table.id() { Arc::clone(&table) } else { child };
-            let refers = |def: &&RowForeignKey| def.table == table.id() && is_due(child.id(), def);
+            let refers =
+                |def: &&RowForeignKey| def.table == table.id() && !def.action_disabled && is_due(child.id(), def);
             for def in child.schema.foreign_keys.iter().filter(refers) {
                 others.push(Reference::of(def, Arc::clone(&child), Arc::clone(&table))?);
             }

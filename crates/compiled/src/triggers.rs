@@ -61,7 +61,7 @@ impl RowTriggers {
     pub(crate) fn of(table: &RowTable) -> Option<Arc<RowTriggers>> {
         let schema = &table.schema;
         let triggers: Vec<RowTrigger> =
-            schema.triggers.iter().filter(|one| one.each_row && !one.disabled).cloned().collect();
+            schema.triggers.iter().filter(|one| one.each_row && one.is_enabled()).cloned().collect();
         if triggers.is_empty() {
             return None;
         }

@@ -64,6 +64,7 @@ fn fill(engine: &Engine) -> Result<TableId> {
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         triggers: Vec::new(),
+        replica_identity: model::ReplicaIdentity::default(),
     };
     let table = txn.create_row_table(schema)?;
     for id in 0..ROWS {

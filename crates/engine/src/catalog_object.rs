@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 use model::{
     Attribute, CheckOption, Column, ColumnId, ColumnRole, ColumnRule, DataType, DeclaredType, Deferral, Domain,
-    DomainCheck, EnumLabel, Identity, IndexMethod, Materialized, Referential, Result, RoutineRef, RowCheck, RowColumn,
-    RowForeignKey, RowIndex, RowIndexKey, RowSchema, RowSchemaRef, RowTrigger, SequenceOwner, SequenceRef,
-    SequenceSpec, TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, TableRules, TriggerEvents,
-    TriggerTiming, Type, TypeSpec, TypeSpecRef, UserType, ViewBase, ViewColumn, ViewRef, ViewReference,
-    ViewReferenceColumn, ViewSpec, user_types,
+    DomainCheck, EnumLabel, Identity, IndexMethod, Materialized, Referential, ReplicaIdentity, Result, RoutineRef,
+    RowCheck, RowColumn, RowForeignKey, RowIndex, RowIndexKey, RowSchema, RowSchemaRef, RowTrigger, SequenceOwner,
+    SequenceRef, SequenceSpec, TEMPORARY_SCHEMA, Table, TableId, TableName, TableOptions, TableRef, TableRules,
+    TriggerEvents, TriggerFiring, TriggerTiming, Type, TypeSpec, TypeSpecRef, UserType, ViewBase, ViewColumn, ViewRef,
+    ViewReference, ViewReferenceColumn, ViewSpec, user_types,
 };
 use rows::RowTable;
 
@@ -456,10 +456,11 @@ const KEY_OPERATOR_CLASS: u8 = 4;
 const KEY_COLLATION: u8 = 8;
 const FOREIGN_MATCH_FULL: u8 = 1;
 const FOREIGN_NOT_VALID: u8 = 2;
+const FOREIGN_CHECK_DISABLED: u8 = 4;
+const FOREIGN_ACTION_DISABLED: u8 = 8;
 const TRIGGER_EACH_ROW: u8 = 1;
 const TRIGGER_CONDITION: u8 = 2;
-const TRIGGER_DISABLED: u8 = 4;
-const TRIGGER_CONSTRAINT: u8 = 8;
+const TRIGGER_CONSTRAINT: u8 = 4;
 
 /// Decodes and validates the bytes of [`encode_row_schema`].
 fn decode_row_table(id: TableId, take: &mut Take<'_>) -> Result<RowSchemaRef> {
@@ -517,12 +518,40 @@ fn encode_row_schema(schema: &RowSchema, out: &mut Vec<u8>) {
         out.put_u8(key.on_delete as u8);
         out.put_u8(key.on_update as u8);
         encode_positions(&key.delete_columns, out);
-        out.put_u8(flag(key.match_full, FOREIGN_MATCH_FULL) | flag(key.not_valid, FOREIGN_NOT_VALID));
+        out.put_u8(
+            flag(key.match_full, FOREIGN_MATCH_FULL)
+                | flag(key.not_valid, FOREIGN_NOT_VALID)
+                | flag(key.check_disabled, FOREIGN_CHECK_DISABLED)
+                | flag(key.action_disabled, FOREIGN_ACTION_DISABLED),
+        );
         out.put_u8(key.deferral as u8);
     }
     out.put_u32(schema.triggers.len() as u32);
     schema.triggers.iter().for_each(|trigger| encode_trigger(trigger, out));
+    encode_replica_identity(schema.replica_identity, out);
     lineage::encode(&schema.lineage, out);
+}
+
+fn encode_replica_identity(identity: ReplicaIdentity, out: &mut Vec<u8>) {
+    match identity {
+        ReplicaIdentity::Default => out.put_u8(0),
+        ReplicaIdentity::Nothing => out.put_u8(1),
+        ReplicaIdentity::Full => out.put_u8(2),
+        ReplicaIdentity::Index(id) => {
+            out.put_u8(3);
+            out.put_u32(id);
+        }
+    }
+}
+
+fn decode_replica_identity(take: &mut Take<'_>) -> Result<ReplicaIdentity> {
+    match take.u8()? {
+        0 => Ok(ReplicaIdentity::Default),
+        1 => Ok(ReplicaIdentity::Nothing),
+        2 => Ok(ReplicaIdentity::Full),
+        3 => Ok(ReplicaIdentity::Index(take.u32()?)),
+        other => Err(take.malformed(&format!("has replica identity {other}"))),
+    }
 }
 
 fn encode_trigger(trigger: &RowTrigger, out: &mut Vec<u8>) {
@@ -533,9 +562,9 @@ fn encode_trigger(trigger: &RowTrigger, out: &mut Vec<u8>) {
     out.put_u8(
         flag(trigger.each_row, TRIGGER_EACH_ROW)
             | flag(trigger.condition.is_some(), TRIGGER_CONDITION)
-            | flag(trigger.disabled, TRIGGER_DISABLED)
             | flag(trigger.constraint, TRIGGER_CONSTRAINT),
     );
+    out.put_u8(trigger.firing as u8);
     encode_positions(&trigger.columns, out);
     trigger.condition.iter().for_each(|condition| out.put_bytes(condition.as_bytes()));
     out.put_u32(trigger.routine);
@@ -551,7 +580,9 @@ fn decode_trigger(take: &mut Take<'_>) -> Result<RowTrigger> {
     let events = take.u8()?;
     let events =
         TriggerEvents::from_code(events).ok_or_else(|| take.malformed(&format!("has trigger events {events}")))?;
-    let flags = take.u8()?;
+    let (flags, firing) = (take.u8()?, take.u8()?);
+    let firing =
+        TriggerFiring::from_code(firing).ok_or_else(|| take.malformed(&format!("has trigger firing {firing}")))?;
     let columns = decode_positions(take)?;
     let condition = if flags & TRIGGER_CONDITION != 0 { Some(take.text()?.to_owned()) } else { None };
     let routine = take.u32()?;
@@ -566,7 +597,7 @@ fn decode_trigger(take: &mut Take<'_>) -> Result<RowTrigger> {
         condition,
         routine,
         arguments,
-        disabled: flags & TRIGGER_DISABLED != 0,
+        firing,
         constraint: flags & TRIGGER_CONSTRAINT != 0,
     })
 }
@@ -625,9 +656,22 @@ fn decode_row_schema(id: TableId, take: &mut Take<'_>) -> Result<RowSchema> {
     let secondary = (0..take.count(13)?).map(|_| decode_index(take)).collect::<Result<Vec<_>>>()?;
     let checks = decode_checks(take)?;
     let foreign_keys = (0..take.count(24)?).map(|_| decode_foreign_key(take)).collect::<Result<Vec<_>>>()?;
-    let triggers = (0..take.count(23)?).map(|_| decode_trigger(take)).collect::<Result<Vec<_>>>()?;
+    let triggers = (0..take.count(24)?).map(|_| decode_trigger(take)).collect::<Result<Vec<_>>>()?;
+    let replica_identity = decode_replica_identity(take)?;
     let lineage = lineage::decode(take)?;
-    Ok(RowSchema { id, name, version, lineage, columns, primary, secondary, checks, foreign_keys, triggers })
+    Ok(RowSchema {
+        id,
+        name,
+        version,
+        lineage,
+        columns,
+        primary,
+        secondary,
+        checks,
+        foreign_keys,
+        triggers,
+        replica_identity,
+    })
 }
 
 fn decode_row_column(take: &mut Take<'_>) -> Result<RowColumn> {
@@ -722,7 +766,7 @@ fn decode_foreign_key(take: &mut Take<'_>) -> Result<RowForeignKey> {
     let (on_delete, on_update) = (action(take)?, action(take)?);
     let delete_columns = decode_positions(take)?;
     let (flags, deferral) = (take.u8()?, decode_deferral(take)?);
-    let (match_full, not_valid) = (flags & FOREIGN_MATCH_FULL != 0, flags & FOREIGN_NOT_VALID != 0);
+    let has = |flag| flags & flag != 0;
     Ok(RowForeignKey {
         name,
         columns,
@@ -731,9 +775,11 @@ fn decode_foreign_key(take: &mut Take<'_>) -> Result<RowForeignKey> {
         on_delete,
         on_update,
         delete_columns,
-        match_full,
+        match_full: has(FOREIGN_MATCH_FULL),
         deferral,
-        not_valid,
+        not_valid: has(FOREIGN_NOT_VALID),
+        check_disabled: has(FOREIGN_CHECK_DISABLED),
+        action_disabled: has(FOREIGN_ACTION_DISABLED),
     })
 }
 
@@ -1002,6 +1048,8 @@ pub(crate) mod tests {
                 match_full: true,
                 deferral: Deferral::Deferred,
                 not_valid: false,
+                check_disabled: true,
+                action_disabled: true,
             }],
             triggers: vec![RowTrigger {
                 id: 12,
@@ -1013,9 +1061,10 @@ pub(crate) mod tests {
                 condition: Some("new.id > 0".into()),
                 routine: 11,
                 arguments: vec!["a".into(), String::new()],
-                disabled: true,
+                firing: TriggerFiring::Replica,
                 constraint: false,
             }],
+            replica_identity: ReplicaIdentity::Index(10),
         };
         Arc::new(schema)
     }
@@ -1161,10 +1210,11 @@ pub(crate) mod tests {
             1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 11, 1, 0, 0, 0, b'C', 4, 1, 0, 0, 0, b'o',
             1, 0, 0, 0, 1, 0, 0, 0, b'c', 6, 0, 0, 0, b'i', b'd', b' ', b'>', b' ', b'0', 1,
             1, 0, 0, 0, 1, 0, 0, 0, b'f', 1, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 0,
-            1, 0, 0, 0, 0, 0, 0, 0, 1, 2,
-            1, 0, 0, 0, 12, 0, 0, 0, 1, 0, 0, 0, b't', 1, 6, 7, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0,
+            1, 0, 0, 0, 0, 0, 0, 0, 13, 2,
+            1, 0, 0, 0, 12, 0, 0, 0, 1, 0, 0, 0, b't', 1, 6, 3, 2, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0,
             10, 0, 0, 0, b'n', b'e', b'w', b'.', b'i', b'd', b' ', b'>', b' ', b'0',
             11, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, b'a', 0, 0, 0, 0,
+            3, 10, 0, 0, 0,
         ];
         check(&CatalogObject::RowTable(row_table()), 3, 8, &definition);
     }
@@ -1180,6 +1230,7 @@ pub(crate) mod tests {
             checks,
             foreign_keys,
             triggers: Vec::new(),
+            replica_identity: ReplicaIdentity::Default,
             ..RowSchema::clone(&row_table())
         };
         #[rustfmt::skip]
@@ -1187,7 +1238,7 @@ pub(crate) mod tests {
             6, 0, 0, 0, b'p', b'u', b'b', b'l', b'i', b'c', 1, 0, 0, 0, b'r', 3, 0, 0, 0,
             1, 0, 0, 0,
             1, 0, 0, 0, b'a', 23, 0, 0, 0, 255, 255, 255, 255, 64, 0, 2, 0, 0, 0x28,
-            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
         ];
         check(&CatalogObject::RowTable(Arc::new(schema)), 3, 8, &definition);
     }

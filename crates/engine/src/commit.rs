@@ -1457,6 +1457,7 @@ mod tests {
             checks: vec![],
             foreign_keys: vec![],
             triggers: Vec::new(),
+            replica_identity: model::ReplicaIdentity::default(),
         };
         record::ddl_item(&Ddl::Create(CatalogObject::RowTable(Arc::new(schema)), NewState::Kept))
     }

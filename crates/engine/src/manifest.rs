@@ -35,7 +35,7 @@ use crate::sequence::SequenceState;
 /// The first bytes of the file.
 pub(crate) const MAGIC: &[u8; 8] = b"MILLRACE";
 /// The format of directories, which covers all their files.
-const FORMAT_VERSION: u32 = 7;
+const FORMAT_VERSION: u32 = 8;
 /// Bytes before the base.
 const HEADER_BYTES: usize = 36;
 /// Offset of the mark: the synced size of the file, and a checksum.

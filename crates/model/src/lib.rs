@@ -43,14 +43,14 @@ pub use numeric::{ExactNumeric, Numeric, Precision};
 pub use other_type::{OtherType, Storage};
 pub use routine::{RoutineLanguage, RoutineMode, RoutineParameter, RoutineRef, RoutineSpec, RoutineVolatility};
 pub use row_schema::{
-    Deferral, Identity, IndexMethod, Referential, RowCheck, RowColumn, RowForeignKey, RowIndex, RowIndexKey, RowSchema,
-    RowSchemaRef,
+    Deferral, Identity, IndexMethod, Referential, ReplicaIdentity, RowCheck, RowColumn, RowForeignKey, RowIndex,
+    RowIndexKey, RowSchema, RowSchemaRef,
 };
 pub use schema::{Column, ColumnRole, DataType, TEMPORARY_SCHEMA, Table, TableName, TableOptions, TableRef};
 pub use sequence::{SequenceBound, SequenceOptions, SequenceOwner, SequenceRef, SequenceSpec};
 pub use table_rules::{ColumnRule, DeclaredType, TableRules};
 pub use time::{TimeRange, Timestamp};
-pub use trigger::{RowTrigger, TriggerEvent, TriggerEvents, TriggerTiming};
+pub use trigger::{RowTrigger, TriggerEvent, TriggerEvents, TriggerFiring, TriggerTiming};
 pub use types::{CHARACTERS_MAX, Type};
 pub use user_types::{Attribute, Domain, DomainCheck, EnumLabel, TypeSpec, TypeSpecRef, UserType};
 pub use value::{Datum, Interval, TimeTz};

@@ -206,6 +206,24 @@ pub struct RowForeignKey {
     pub deferral: Deferral,
     /// NOT VALID: rows from before the constraint may violate it.
     pub not_valid: bool,
+    /// Whether changes of the referring table are not checked: DISABLE TRIGGER ALL of that table.
+    pub check_disabled: bool,
+    /// Whether changes of the referenced table are neither checked nor followed by actions: DISABLE TRIGGER ALL of that table.
+    pub action_disabled: bool,
+}
+
+/// Columns by which logical replication would identify rows. Stored for dumps and tools; nothing reads it here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplicaIdentity {
+    /// The primary key.
+    #[default]
+    Default,
+    /// None.
+    Nothing,
+    /// All columns.
+    Full,
+    /// The index of this number. If it was dropped, none.
+    Index(u32),
 }
 
 /// Schema of a `rows` table. Immutable: a change makes a new value with the next `version`.
@@ -234,6 +252,8 @@ pub struct RowSchema {
     pub foreign_keys: Vec<RowForeignKey>,
     /// Triggers, in the order of their names.
     pub triggers: Vec<RowTrigger>,
+    /// REPLICA IDENTITY
+    pub replica_identity: ReplicaIdentity,
 }
 
 impl RowColumn {

@@ -142,6 +142,7 @@ impl Table {
             checks: self.rules.checks.clone(),
             foreign_keys: Vec::new(),
             triggers: Vec::new(),
+            replica_identity: crate::ReplicaIdentity::default(),
         }
     }
 

@@ -21,8 +21,8 @@ pub struct RowTrigger {
     pub routine: u32,
     /// Arguments of the function.
     pub arguments: Vec<String>,
-    /// Whether it is disabled.
-    pub disabled: bool,
+    /// In which sessions it runs.
+    pub firing: TriggerFiring,
     /// Whether CREATE CONSTRAINT TRIGGER made it.
     pub constraint: bool,
 }
@@ -51,6 +51,42 @@ impl TriggerTiming {
         match self {
             TriggerTiming::Before => "BEFORE",
             TriggerTiming::After => "AFTER",
+        }
+    }
+}
+
+/// The sessions in which a trigger runs, by their `session_replication_role`. All sessions have the role `origin`, so that a
+/// trigger of replicas never runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum TriggerFiring {
+    /// All but replicas: ENABLE TRIGGER, as a new trigger.
+    #[default]
+    Origin = 0,
+    /// None: DISABLE TRIGGER
+    Disabled = 1,
+    /// Replicas: ENABLE REPLICA TRIGGER
+    Replica = 2,
+    /// All: ENABLE ALWAYS TRIGGER
+    Always = 3,
+}
+
+impl TriggerFiring {
+    /// Decodes the code in a file; `None` if it is unknown.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<TriggerFiring> {
+        use TriggerFiring::{Always, Disabled, Origin, Replica};
+        [Origin, Disabled, Replica, Always].into_iter().find(|one| *one as u8 == code)
+    }
+
+    /// The letter in `tgenabled`.
+    #[must_use]
+    pub fn letter(self) -> &'static str {
+        match self {
+            TriggerFiring::Origin => "O",
+            TriggerFiring::Disabled => "D",
+            TriggerFiring::Replica => "R",
+            TriggerFiring::Always => "A",
         }
     }
 }
@@ -118,10 +154,16 @@ impl TriggerEvents {
 }
 
 impl RowTrigger {
+    /// Whether it runs in sessions of the role `origin`.
+    #[must_use]
+    pub fn is_enabled(&self) -> bool {
+        matches!(self.firing, TriggerFiring::Origin | TriggerFiring::Always)
+    }
+
     /// Whether a change runs it. `changed`: whether an UPDATE sets the column at a position.
     pub fn fires(&self, event: TriggerEvent, changed: impl Fn(usize) -> bool) -> bool {
         let is_of =
             event != TriggerEvent::Update || self.columns.is_empty() || self.columns.iter().any(|at| changed(*at));
-        !self.disabled && self.events.has(event) && is_of
+        self.is_enabled() && self.events.has(event) && is_of
     }
 }

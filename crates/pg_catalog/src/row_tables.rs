@@ -1,8 +1,8 @@
 //! Rows of `pg_catalog` for `rows` tables, their indexes and constraints, and sequences.
 
 use model::{
-    Deferral, Identity, IndexMethod, Materialized, Referential, RowColumn, RowForeignKey, RowIndex, RowSchema,
-    SequenceSpec, TableName, Type,
+    Deferral, Identity, IndexMethod, Materialized, Referential, ReplicaIdentity, RowColumn, RowForeignKey, RowIndex,
+    RowSchema, SequenceSpec, TableName, Type,
 };
 
 use crate::cells::{Cell, Row, row};
@@ -62,7 +62,12 @@ fn class(facts: &StatementFacts, table: &RowSchema) -> Row {
         relchecks: table.checks.len() as i64,
         relhastriggers: has_triggers(facts, table),
         relispopulated: view.is_none_or(|view| view.materialized == Some(Materialized::Populated)),
-        relreplident: "d",
+        relreplident: match table.replica_identity {
+            ReplicaIdentity::Default => "d",
+            ReplicaIdentity::Nothing => "n",
+            ReplicaIdentity::Full => "f",
+            ReplicaIdentity::Index(_) => "i",
+        },
         tableoid: 1259,
     }
 }
@@ -221,6 +226,7 @@ fn index_row(table: &RowSchema, index: &RowIndex) -> Row {
         indisvalid: true,
         indisready: true,
         indislive: true,
+        indisreplident: table.replica_identity == ReplicaIdentity::Index(index.id),
         indkey: index_keys(table, index),
         indcollation: of_types(|ty| relations::collation(ty.oid())),
         indclass: Cell::Ints(classes.collect()),

@@ -41,7 +41,7 @@ pub(crate) fn rows(facts: &StatementFacts) -> Vec<Row> {
             tgname: trigger.name.as_str(),
             tgfoid: trigger.routine,
             tgtype: kind(trigger),
-            tgenabled: if trigger.disabled { "D" } else { "O" },
+            tgenabled: trigger.firing.letter(),
             tgisinternal: false,
             tgconstrrelid: 0,
             tgconstrindid: 0,

@@ -44,6 +44,7 @@ impl Db {
             checks: Vec::new(),
             foreign_keys: Vec::new(),
             triggers: Vec::new(),
+            replica_identity: model::ReplicaIdentity::default(),
         };
         let table = Arc::new(RowTable::new(Arc::new(schema))?);
         let mut key = Vec::new();

@@ -141,6 +141,7 @@ fn missing_values_come_from_the_schema() {
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         triggers: Vec::new(),
+        replica_identity: model::ReplicaIdentity::default(),
     };
     let layout = RowLayout::of(&schema).unwrap();
     let fields: Vec<_> = (0..4).map(|column| format!("{:?}", layout.field(&row, column).unwrap())).collect();

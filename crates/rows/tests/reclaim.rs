@@ -45,6 +45,7 @@ impl Db {
             checks: Vec::new(),
             foreign_keys: Vec::new(),
             triggers: Vec::new(),
+            replica_identity: model::ReplicaIdentity::default(),
         };
         let table = Arc::new(RowTable::new(Arc::new(schema)).expect("a valid schema"));
         Db { store: Arc::new(Store::default()), table, newest: Lsn::ZERO }

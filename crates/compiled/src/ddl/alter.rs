@@ -1,8 +1,8 @@
 //! ALTER TABLE.
 
-use model::{Error, Result, RowSchemaRef, SequenceRef, SqlState, TableName, ViewSpec};
+use model::{Error, Result, RowIndex, RowSchemaRef, SequenceRef, SqlState, TableName, TriggerFiring, ViewSpec};
 use parser::ast::{
-    self, AlterTableAction as A, ColumnConstraintKind, ColumnRef, DropBehavior, Expr, Ident, Name, RelOption,
+    self, AlterTableAction as A, ColumnConstraintKind, ColumnRef, DropBehavior, Expr, Firing, Ident, Name, RelOption,
     RenamePart, ReplicaIdentity, TypeName,
 };
 
@@ -75,7 +75,7 @@ pub(super) fn alter(
                 draft.add_column(column, &mut new_constraints)?;
             }
             A::AddConstraint(constraint) => new_constraints.push(draft.new_constraint(constraint)?),
-            action => act(&mut draft, action)?,
+            action => act(&mut draft, action, alter.only)?,
         }
     }
     draft.add_all(new_constraints)?;
@@ -332,8 +332,8 @@ fn pass(action: &A) -> Pass {
     }
 }
 
-/// Applies any action except adding columns and constraints.
-fn act(draft: &mut Draft<'_>, action: &A) -> Result<()> {
+/// Applies any action except adding columns and constraints. `only`: children do not follow.
+fn act(draft: &mut Draft<'_>, action: &A, only: bool) -> Result<()> {
     match action {
         A::DropColumn { name, if_exists, behavior } => {
             drop_column(draft, name, *if_exists, *behavior == DropBehavior::Cascade)
@@ -378,8 +378,8 @@ fn act(draft: &mut Draft<'_>, action: &A) -> Result<()> {
             let at = draft.column(column)?;
             draft.add_identity(at, *always, options)
         }
-        A::EnableTrigger { name, .. } => super::trigger::set_disabled(draft, name, false),
-        A::DisableTrigger(name) => super::trigger::set_disabled(draft, name, true),
+        A::EnableTrigger { name, firing } => super::trigger::set_firing(draft, name, trigger_firing(*firing), only),
+        A::DisableTrigger(name) => super::trigger::set_firing(draft, name, TriggerFiring::Disabled, only),
         A::ValidateConstraint(name) => draft.validate(name),
         A::AlterConstraint { name, attributes } => draft.alter_constraint(name, *attributes),
         A::DropIdentity { column, if_exists } => draft.drop_identity(column, *if_exists),
@@ -392,16 +392,8 @@ fn act(draft: &mut Draft<'_>, action: &A) -> Result<()> {
         | A::SetColumnOptions { column, .. }
         | A::ResetColumnOptions { column, .. } => draft.column(column).map(|_| ()),
         A::ClusterOn(index) => has_index(draft, index),
-        A::ReplicaIdentity(ReplicaIdentity::Index(index)) => {
-            has_index(draft, index)?;
-            refuse_deferrable(draft, index)
-        }
-        A::ReplicaIdentity(_)
-        | A::SetWithoutCluster
-        | A::SetWithoutOids
-        | A::SetLogged
-        | A::SetUnlogged
-        | A::ResetOptions(_) => Ok(()),
+        A::ReplicaIdentity(identity) => set_replica_identity(draft, identity),
+        A::SetWithoutCluster | A::SetWithoutOids | A::SetLogged | A::SetUnlogged | A::ResetOptions(_) => Ok(()),
         A::SetOptions(options) => set_options(draft, options),
         A::OwnerTo(_) => {
             draft.notices.push(Notice::new(NO_OWNERS));
@@ -420,13 +412,57 @@ fn has_index(draft: &Draft<'_>, index: &str) -> Result<()> {
     Err(Error::new(SqlState::UNDEFINED_OBJECT, text))
 }
 
-/// Error 0A000 for a deferrable index, which does not identify rows at all times.
-fn refuse_deferrable(draft: &Draft<'_>, index: &str) -> Result<()> {
-    if !draft.next.indexes().any(|(own, _)| own.name == index && own.is_deferrable()) {
-        return Ok(());
+/// REPLICA IDENTITY, with PostgreSQL's checks of an index.
+fn set_replica_identity(draft: &mut Draft<'_>, written: &ReplicaIdentity) -> Result<()> {
+    draft.next.replica_identity = match written {
+        ReplicaIdentity::Default => model::ReplicaIdentity::Default,
+        ReplicaIdentity::Nothing => model::ReplicaIdentity::Nothing,
+        ReplicaIdentity::Full => model::ReplicaIdentity::Full,
+        ReplicaIdentity::Index(index) => {
+            has_index(draft, index)?;
+            model::ReplicaIdentity::Index(identifying_index(draft, index)?)
+        }
+    };
+    Ok(())
+}
+
+/// The number of an index that identifies rows at all times.
+fn identifying_index(draft: &Draft<'_>, name: &str) -> Result<u32> {
+    let table = &draft.next;
+    let Some((index, _)) = table.indexes().find(|(own, _)| own.name == name) else {
+        return Err(Error::bug("an index of another table"));
+    };
+    let wrong = |text: String| Err(Error::new(SqlState::WRONG_OBJECT_TYPE, text));
+    if !index.is_key() {
+        return wrong(format!("cannot use non-unique index \"{name}\" as replica identity"));
     }
-    let text = format!("cannot use non-immediate index \"{index}\" as replica identity");
-    Err(Error::unsupported(text))
+    if index.is_deferrable() {
+        let text = format!("cannot use non-immediate index \"{name}\" as replica identity");
+        return Err(Error::unsupported(text));
+    }
+    if index.columns.iter().any(|at| table.columns[*at].is_hidden()) {
+        return Err(Error::unsupported(format!("cannot use expression index \"{name}\" as replica identity")));
+    }
+    if index.predicate.is_some() {
+        return Err(Error::unsupported(format!("cannot use partial index \"{name}\" as replica identity")));
+    }
+    match index.columns.iter().map(|at| &table.columns[*at]).find(|column| !column.not_null) {
+        None => Ok(index.id),
+        Some(column) => {
+            let column = &column.name;
+            wrong(format!(
+                "index \"{name}\" cannot be used as replica identity because column \"{column}\" is nullable"
+            ))
+        }
+    }
+}
+
+fn trigger_firing(written: Firing) -> TriggerFiring {
+    match written {
+        Firing::Origin => TriggerFiring::Origin,
+        Firing::Replica => TriggerFiring::Replica,
+        Firing::Always => TriggerFiring::Always,
+    }
 }
 
 fn drop_column(draft: &mut Draft<'_>, name: &str, if_exists: bool, cascade: bool) -> Result<()> {
@@ -458,6 +494,12 @@ fn drop_not_null(draft: &mut Draft<'_>, name: &str) -> Result<()> {
     refuse_identity(draft, at)?;
     if draft.next.primary_key().is_some_and(|primary| primary.columns.contains(&at)) {
         let text = format!("column \"{name}\" is in a primary key");
+        return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
+    }
+    let identity = draft.next.replica_identity;
+    let is_identity = |index: &RowIndex| identity == model::ReplicaIdentity::Index(index.id);
+    if super::indexes(&draft.next).any(|index| is_identity(index) && index.columns.contains(&at)) {
+        let text = format!("column \"{name}\" is in index used as replica identity");
         return Err(Error::new(SqlState::INVALID_TABLE_DEFINITION, text));
     }
     draft.drop_not_null(at);

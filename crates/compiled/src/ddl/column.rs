@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use model::limits::COLUMNS_PER_TABLE_MAX;
 use model::{
-    Datum, Error, Identity, PartitionKeySource, Result, RowColumn, RowIndex, SequenceOptions, SequenceOwner,
-    SequenceSpec, SqlState, TableName, Type, ViewRef,
+    Datum, Error, Identity, PartitionKeySource, ReplicaIdentity, Result, RowColumn, RowIndex, SequenceOptions,
+    SequenceOwner, SequenceSpec, SqlState, TableName, Type, ViewRef,
 };
 use parser::ast::{self, ColumnConstraint, ColumnConstraintKind as C, ColumnDef, ConstraintAttributes, SequenceOption};
 use parser::ast::{Expr as Expression, ExprKind, Pos};
@@ -388,6 +388,9 @@ impl Draft<'_> {
                 index.id = self.catalog.next_id(Object::Index);
                 for entry in self.next.lineage.indexes.iter_mut().filter(|entry| entry.0 == before) {
                     entry.0 = index.id;
+                }
+                if self.next.replica_identity == ReplicaIdentity::Index(before) {
+                    self.next.replica_identity = ReplicaIdentity::Index(index.id);
                 }
                 self.built.push(index.id);
             }

@@ -63,6 +63,7 @@ impl<'c> Draft<'c> {
             checks: Vec::new(),
             foreign_keys: Vec::new(),
             triggers: Vec::new(),
+            replica_identity: model::ReplicaIdentity::default(),
         };
         Draft::from(next, None, catalog, session)
     }

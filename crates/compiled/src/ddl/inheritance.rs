@@ -354,11 +354,16 @@ impl Draft<'_> {
         for at in &key.delete_columns {
             delete_columns.push(self.column(&parent.columns[*at].name)?);
         }
-        let wanted = RowForeignKey { columns, delete_columns, ..key.clone() };
-        let same = |own: &RowForeignKey| *own == RowForeignKey { name: own.name.clone(), ..wanted.clone() };
+        // A new key is checked, whatever DISABLE TRIGGER left of the parent's. Actions are the parent's.
+        let wanted = RowForeignKey { columns, delete_columns, check_disabled: false, ..key.clone() };
+        let same = |own: &RowForeignKey| {
+            let RowForeignKey { check_disabled, action_disabled, .. } = *own;
+            *own == RowForeignKey { name: own.name.clone(), check_disabled, action_disabled, ..wanted.clone() }
+        };
         let lineage = &self.next.lineage;
-        let found = self.next.foreign_keys.iter().find(|own| same(own) && !lineage.foreign_keys.contains(&own.name));
-        if let Some(own) = found {
+        let mut own = self.next.foreign_keys.iter_mut();
+        if let Some(own) = own.find(|own| same(own) && !lineage.foreign_keys.contains(&own.name)) {
+            own.action_disabled = key.action_disabled;
             let name = own.name.clone();
             self.next.lineage.foreign_keys.push(name);
             return Ok(());
@@ -542,7 +547,7 @@ pub(super) fn finish(draft: Draft<'_>, tag: &'static str, following: &Following<
     Ok(definition)
 }
 
-/// Applies what one statement changed of another table: keys, defaults and edges of inheritance.
+/// Applies what one statement changed of another table: foreign keys, defaults and edges of inheritance.
 fn apply_difference(before: &RowSchema, after: &RowSchema, onto: &mut RowSchema) {
     let is_gone = |name: &str| {
         let has = |table: &RowSchema| table.foreign_keys.iter().any(|key| key.name == name);
@@ -553,6 +558,18 @@ fn apply_difference(before: &RowSchema, after: &RowSchema, onto: &mut RowSchema)
     for (at, column) in onto.columns.iter_mut().enumerate() {
         if let (Some(before), Some(after)) = (before.columns.get(at), after.columns.get(at))
             && before.default != after.default
+    for after in &after.foreign_keys {
+        let named = |key: &&RowForeignKey| key.name == after.name;
+        let Some(before) = before.foreign_keys.iter().find(named) else { continue };
+        for key in onto.foreign_keys.iter_mut().filter(|key| key.name == after.name) {
+            if before.check_disabled != after.check_disabled {
+                key.check_disabled = after.check_disabled;
+            }
+            if before.action_disabled != after.action_disabled {
+                key.action_disabled = after.action_disabled;
+            }
+        }
+    }
         {
             column.default.clone_from(&after.default);
         }

@@ -1,7 +1,8 @@
 //! Constraints and indexes of a table: PRIMARY KEY, UNIQUE, CHECK, FOREIGN KEY.
 
 use model::{
-    Deferral, Error, InheritedCheck, Referential, Result, RowCheck, RowForeignKey, RowIndex, RowSchema, SqlState, Type,
+    Deferral, Error, InheritedCheck, Referential, ReplicaIdentity, Result, RowCheck, RowForeignKey, RowIndex,
+    RowSchema, SqlState, Type,
 };
 use parser::ast::{
     self, ConstraintAttributes, Expr, Ident, IndexParameters, KeyAction, References, TableConstraint,
@@ -229,7 +230,11 @@ impl Draft<'_> {
             self.set_not_null(column);
         }
         // A primary index has entries of another form, and is built anew; a deferrable one too, which is simpler.
-        adopted.id = self.catalog.next_id(Object::Index);
+        let id = self.catalog.next_id(Object::Index);
+        if self.next.replica_identity == ReplicaIdentity::Index(adopted.id) {
+            self.next.replica_identity = ReplicaIdentity::Index(id);
+        }
+        adopted.id = id;
         self.add_index(adopted, true)
     }
 
@@ -493,6 +498,8 @@ impl Draft<'_> {
             not_valid,
         };
         check_types(&key, &self.next, &parent)?;
+            check_disabled: false,
+            action_disabled: false,
         self.check_generated_key(&key)?;
         if !key.not_valid {
             self.checked.push(key.name.clone());

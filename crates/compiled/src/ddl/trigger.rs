@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use binder::Routine;
-use model::{Error, Result, RowSchema, RowSchemaRef, RowTrigger, SqlState, TriggerEvent, TriggerTiming};
+use model::{
+    Error, Result, RowForeignKey, RowSchema, RowSchemaRef, RowTrigger, SqlState, TriggerEvent, TriggerFiring,
+    TriggerTiming,
+};
 use parser::ast::{self, ExprKind, Ident, Name, TriggerName};
 
 use super::draft::Draft;
+use super::inheritance::with_descendants;
 use super::{Catalog, Change, Definition, Notice, Object, names, no_column, no_relation};
 use crate::statement::Session;
 
@@ -56,7 +60,7 @@ pub(super) fn create(create: &ast::CreateTrigger, catalog: &dyn Catalog, session
         condition,
         routine: function(&create.function, session)?,
         arguments: create.args.iter().map(ToString::to_string).collect(),
-        disabled: false,
+        firing: TriggerFiring::Origin,
         constraint: create.constraint,
     };
     let mut next = next_version(&table);
@@ -292,23 +296,57 @@ pub(super) fn rename(name: &Ident, of: &Name, to: &Ident, catalog: &dyn Catalog)
     Ok(altered("ALTER TRIGGER", next))
 }
 
-/// ENABLE and DISABLE TRIGGER of ALTER TABLE.
+/// ENABLE and DISABLE TRIGGER of ALTER TABLE. ALL includes the triggers that PostgreSQL has for foreign keys. `only`: partitions
+/// do not follow.
 ///
 /// # Errors
 /// 42704 if there is none.
-pub(super) fn set_disabled(draft: &mut Draft<'_>, name: &TriggerName, disabled: bool) -> Result<()> {
-    let table = RowSchema::clone(&draft.next);
-    let mut is_found = !matches!(name, TriggerName::Name(_));
-    for trigger in &mut draft.next.triggers {
-        if !matches!(name, TriggerName::Name(name) if trigger.name != *name.as_str()) {
-            trigger.disabled = disabled;
-            is_found = true;
+pub(super) fn set_firing(draft: &mut Draft<'_>, name: &TriggerName, firing: TriggerFiring, only: bool) -> Result<()> {
+    match name {
+        TriggerName::Name(name) => {
+            let found = draft.next.triggers.iter_mut().find(|trigger| trigger.name == *name.as_str());
+            let Some(found) = found else { return Err(missing(name, &draft.next)) };
+            found.firing = firing;
+        }
+        TriggerName::User | TriggerName::All => {
+            draft.next.triggers.iter_mut().for_each(|trigger| trigger.firing = firing);
         }
     }
-    match name {
-        TriggerName::Name(name) if !is_found => Err(missing(name, &table)),
-        _ => Ok(()),
+    if *name == TriggerName::All {
+        switch_foreign_keys(draft, firing == TriggerFiring::Disabled, only)?;
     }
+    Ok(())
+}
+
+/// Switches the checks of a table's foreign keys, and the actions of those that reference it. Partitions have their own copies
+/// of both.
+fn switch_foreign_keys(draft: &mut Draft<'_>, disabled: bool, only: bool) -> Result<()> {
+    let id = draft.next.id;
+    for key in &mut draft.next.foreign_keys {
+        key.check_disabled = disabled;
+        if key.table == id {
+            key.action_disabled = disabled;
+        }
+    }
+    let catalog = draft.catalog;
+    for table in catalog.tables().iter().filter(|table| table.id != id) {
+        let is_switched = |key: &RowForeignKey| key.table == id && key.action_disabled != disabled;
+        if table.foreign_keys.iter().any(is_switched) {
+            let keys = draft.other(table).foreign_keys.iter_mut().filter(|key| key.table == id);
+            keys.for_each(|key| key.action_disabled = disabled);
+        }
+    }
+    let Some(old) = draft.old.clone().filter(|old| old.lineage.key.is_some() && !only) else { return Ok(()) };
+    for table in with_descendants(&old, catalog)?.iter().filter(|table| table.id != id) {
+        let is_switched =
+            |key: &RowForeignKey| table.lineage.foreign_keys.contains(&key.name) && key.check_disabled != disabled;
+        if table.foreign_keys.iter().any(is_switched) {
+            draft.other(table).foreign_keys.iter_mut().filter(|key| is_switched(key)).for_each(|key| {
+                key.check_disabled = disabled;
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Gives a column of the conditions of triggers its new name.

@@ -419,6 +419,7 @@ fn new_check(
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         triggers: Vec::new(),
+        replica_identity: model::ReplicaIdentity::default(),
     })?;
     expressions::condition(condition, &table, session)?;
     let is_taken = |name: &str| domain.checks.iter().any(|check| check.name == name);

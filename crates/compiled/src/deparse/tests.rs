@@ -38,6 +38,7 @@ fn table() -> RowSchema {
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         triggers: Vec::new(),
+        replica_identity: model::ReplicaIdentity::default(),
     }
 }
 

@@ -121,6 +121,7 @@ fn row_table(id: u32, name: &str) -> RowSchema {
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         triggers: Vec::new(),
+        replica_identity: model::ReplicaIdentity::default(),
     }
 }
 

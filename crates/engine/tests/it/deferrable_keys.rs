@@ -28,6 +28,7 @@ fn create(engine: &Engine) {
         checks: vec![],
         foreign_keys: vec![],
         triggers: Vec::new(),
+        replica_identity: model::ReplicaIdentity::default(),
     };
     txn.create_row_table(schema).expect("create");
     engine.finish(txn.commit(Durability::Sync)).expect("commit");

@@ -84,6 +84,7 @@ fn create(engine: &Engine, store: Store) {
                 checks: vec![],
                 foreign_keys: vec![],
                 triggers: Vec::new(),
+                replica_identity: model::ReplicaIdentity::default(),
             };
             txn.create_row_table(schema).expect("create");
         }

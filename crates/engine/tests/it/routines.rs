@@ -45,6 +45,7 @@ fn table(txn: &mut Txn) -> RowSchema {
         checks: vec![],
         foreign_keys: vec![],
         triggers: vec![],
+        replica_identity: model::ReplicaIdentity::default(),
     }
 }
 

@@ -65,6 +65,7 @@ fn schema(txn: &Txn, name: &str) -> RowSchema {
         checks: vec![],
         foreign_keys: vec![],
         triggers: Vec::new(),
+        replica_identity: model::ReplicaIdentity::default(),
     }
 }
 

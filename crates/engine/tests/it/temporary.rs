@@ -34,6 +34,7 @@ fn make(engine: &Engine) -> (TableId, u32) {
         checks: vec![],
         foreign_keys: vec![],
         triggers: Vec::new(),
+        replica_identity: model::ReplicaIdentity::default(),
     };
     let table = txn.create_row_table(schema).expect("create").id();
     let sequence = txn.next_number();

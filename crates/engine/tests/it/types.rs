@@ -34,6 +34,7 @@ fn table(txn: &mut Txn, name: &str, columns: Vec<RowColumn>) -> Result<TableId> 
         checks: vec![],
         foreign_keys: vec![],
         triggers: Vec::new(),
+        replica_identity: model::ReplicaIdentity::default(),
     };
     Ok(txn.create_row_table(schema)?.id())
 }

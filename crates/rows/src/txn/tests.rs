@@ -64,6 +64,7 @@ impl Db {
             checks: Vec::new(),
             foreign_keys: Vec::new(),
             triggers: Vec::new(),
+            replica_identity: model::ReplicaIdentity::default(),
             columns,
         });
         let layout: Vec<ColumnLayout<'_>> =

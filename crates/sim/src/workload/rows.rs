@@ -151,6 +151,7 @@ impl Driver {
             checks: Vec::new(),
             foreign_keys: Vec::new(),
             triggers: Vec::new(),
+            replica_identity: model::ReplicaIdentity::default(),
         };
         match txn.create_row_table(schema) {
             Ok(table) => changes.push(Change::CreateRows { name: name.to_owned(), id: table.id() }),

@@ -29,6 +29,7 @@ fn db() -> Db {
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         triggers: Vec::new(),
+        replica_identity: model::ReplicaIdentity::default(),
     };
     let table = Arc::new(RowTable::new(Arc::new(schema)).unwrap());
     Db { store: Arc::new(Store::default()), table, newest: Mutex::new(0), visible: AtomicU64::new(0) }
