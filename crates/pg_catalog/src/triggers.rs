@@ -51,6 +51,8 @@ pub(crate) fn rows(facts: &StatementFacts) -> Vec<Row> {
             tgnargs: trigger.arguments.len() as i64,
             tgattr: Cell::Ints(columns),
             tgqual: trigger.condition.as_ref().map_or(Cell::Null, |condition| Cell::Text(condition.clone())),
+            tgoldtable: Cell::Null,
+            tgnewtable: Cell::Null,
             tableoid: 2620,
         }
     };
@@ -92,18 +94,40 @@ pub(crate) fn definition(facts: &StatementFacts, number: Oid, short: bool) -> Op
     };
     let deferral = if trigger.constraint { " NOT DEFERRABLE INITIALLY IMMEDIATE" } else { "" };
     let level = if trigger.each_row { "ROW" } else { "STATEMENT" };
-    let condition = match (&trigger.condition, short) {
+    let when = match (&trigger.condition, short) {
         (None, _) => String::new(),
-        (Some(condition), true) => format!(" WHEN ({condition})"),
-        (Some(condition), false) => format!(" WHEN (({condition}))"),
+        (Some(text), true) => format!(" WHEN ({text})"),
+        (Some(text), false) => format!(" WHEN ({})", condition(text)),
     };
     Some(format!(
-        "CREATE {kind} {} {} {} ON {relation}{deferral} FOR EACH {level}{condition} {}",
+        "CREATE {kind} {} {} {} ON {relation}{deferral} FOR EACH {level}{when} {}",
         quote_ident(&trigger.name),
         trigger.timing.word(),
         events.join(" OR "),
         statement(facts, trigger),
     ))
+}
+
+/// A condition as PostgreSQL prints it: an operator has parentheses, a constant, a column and a call have none.
+fn condition(sql: &str) -> String {
+    use parser::ast::ExprKind as Kind;
+    match parser::parse_expr(sql).map(|expr| expr.kind) {
+        Ok(
+            Kind::Operator(_)
+            | Kind::Quantified(_)
+            | Kind::And(_)
+            | Kind::Or(_)
+            | Kind::Not(_)
+            | Kind::IsNull(_)
+            | Kind::IsNotNull(_)
+            | Kind::BooleanTest(..)
+            | Kind::Distinct(_)
+            | Kind::In(_)
+            | Kind::Like(_)
+            | Kind::Between(_),
+        ) => format!("({sql})"),
+        _ => sql.to_owned(),
+    }
 }
 
 /// Rows of `information_schema.triggers`.
@@ -128,10 +152,16 @@ pub(crate) fn information(facts: &StatementFacts) -> Vec<Row> {
                 event_object_schema: table.name.schema.as_str(),
                 event_object_table: table.name.table.as_str(),
                 action_order: order as i64,
-                action_condition: trigger.condition.as_ref().map_or(Cell::Null, |one| Cell::Text(format!("({one})"))),
+                action_condition: trigger.condition.as_deref().map_or(Cell::Null, |one| Cell::Text(condition(one))),
                 action_statement: statement(facts, trigger),
                 action_orientation: if trigger.each_row { "ROW" } else { "STATEMENT" },
                 action_timing: trigger.timing.word(),
+                // There are no transition tables, and PostgreSQL has no names for rows.
+                action_reference_old_table: Cell::Null,
+                action_reference_new_table: Cell::Null,
+                action_reference_old_row: Cell::Null,
+                action_reference_new_row: Cell::Null,
+                created: Cell::Null,
             });
         }
     }
