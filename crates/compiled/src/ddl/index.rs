@@ -2,7 +2,7 @@
 
 use model::{Error, IndexMethod, Result, RowIndex, RowIndexKey, SqlState, Type};
 use parser::ast::{
-    self, AlterTableAction, Expr, ExprKind, Ident, IndexElement, IndexKey, NullsOrder, Pos, SortDirection,
+    self, AlterTableAction, ColumnRef, Expr, ExprKind, Ident, IndexElement, IndexKey, NullsOrder, Pos, SortDirection,
 };
 
 use super::column::check_collation;
@@ -233,18 +233,57 @@ pub(super) fn act(alter: &ast::AlterTable, catalog: &dyn Catalog, session: Sessi
             return partition::attach_index(&table, &index.table, name, catalog, session).map(Some);
         }
     }
-    altered(&alter.name, alter.if_exists, catalog, session, |draft, _| {
+    altered(&alter.name, alter.if_exists, catalog, session, |draft, name| {
         for action in &alter.actions {
             match action {
                 AlterTableAction::OwnerTo(_) => draft.notices.push(Notice::new(alter::NO_OWNERS)),
                 AlterTableAction::SetOptions(options) => alter::set_options(draft, options)?,
-                // Indexes have no pages and no statistics.
-                AlterTableAction::ResetOptions(_) | AlterTableAction::SetStatistics { .. } => {}
+                AlterTableAction::SetStatistics { column, value } => check_statistics(draft, name, column, *value)?,
+                // Indexes have no pages.
+                AlterTableAction::ResetOptions(_) => {}
                 _ => return Err(create::unsupported(&format!("ALTER INDEX … {action}"))),
             }
         }
         Ok(())
     })
+}
+
+/// Checks ALTER COLUMN … SET STATISTICS of an index. There are no statistics of expressions to change.
+///
+/// # Errors
+/// PostgreSQL's: 42703 for a column that the index lacks, 0A000 for one that is no expression.
+fn check_statistics(draft: &Draft<'_>, name: &str, column: &ColumnRef, value: i32) -> Result<()> {
+    if value < -1 {
+        let text = format!("statistics target {value} is too low");
+        return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, text));
+    }
+    let table = &draft.next;
+    let Some((index, _)) = table.indexes().find(|(own, _)| own.name == name) else {
+        return Err(Error::bug("an index of another table"));
+    };
+    let columns: Vec<usize> = index.columns.iter().chain(&index.include).copied().collect();
+    let (found, shown) = match column {
+        ColumnRef::Number(number) => {
+            (usize::try_from(*number - 1).ok().filter(|at| *at < columns.len()), format!("number {number}"))
+        }
+        ColumnRef::Name(wanted) => {
+            (columns.iter().position(|at| table.columns[*at].name == *wanted.as_str()), format!("\"{wanted}\""))
+        }
+    };
+    let Some(place) = found else {
+        let text = format!("column {shown} of relation \"{name}\" does not exist");
+        return Err(Error::new(SqlState::UNDEFINED_COLUMN, text));
+    };
+    let column = &table.columns[columns[place]];
+    if place >= index.columns.len() {
+        let text = format!("cannot alter statistics on included column \"{}\" of index \"{name}\"", column.name);
+        return Err(Error::unsupported(text));
+    }
+    if column.is_hidden() {
+        return Ok(());
+    }
+    let text = format!("cannot alter statistics on non-expression column \"{}\" of index \"{name}\"", column.name);
+    Err(Error::unsupported(text).with_hint("Alter statistics on table column instead."))
 }
 
 /// Changes the table of the index of a name.
