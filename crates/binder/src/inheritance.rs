@@ -313,7 +313,12 @@ impl Binder<'_> {
 
     /// The tables whose rows a scan of a table has: of a partitioned one the partitions that conditions do not exclude, of
     /// another one itself and those that inherit from it.
-    fn tables_of(&self, table: &Arc<Table>, columns: &[u32], conditions: &[Expr]) -> Result<Vec<Arc<Table>>> {
+    pub(crate) fn tables_of(
+        &self,
+        table: &Arc<Table>,
+        columns: &[u32],
+        conditions: &[Expr],
+    ) -> Result<Vec<Arc<Table>>> {
         let mut tables = Vec::new();
         if table.is_partitioned {
             self.partitions(table, table, columns, conditions, &mut tables)?;

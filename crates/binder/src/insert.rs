@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use catalog::TypeId;
 use model::{Error, Identity, Result, SqlState};
 use parser::ast::{self, Overriding, Pos, QueryBody, TargetColumn};
 use scalar::{Expr, ExprKind, Place, Subscript};
@@ -12,7 +13,7 @@ use crate::change::BoundChange;
 use crate::query::{Bound, window_and_sets};
 use crate::scope::{Clause, Scope, Source};
 use crate::target::Verb;
-use crate::tree::{Assignment, Change, Insert, Rel, Table};
+use crate::tree::{Assignment, Change, Insert, InsertedTable, Rel, Table};
 
 /// The columns of an INSERT.
 pub(crate) struct InsertColumns<'a> {
@@ -54,6 +55,18 @@ pub(crate) struct Row {
     pub(crate) parts: Vec<(usize, Vec<Subscript>, Expr)>,
 }
 
+/// Whether RETURNING or DO UPDATE reads a column, subqueries aside.
+fn reads(insert: &Insert, column: u32) -> bool {
+    let update = insert.conflict.as_ref().and_then(|conflict| conflict.update.as_ref());
+    let assigned = update.iter().flat_map(|update| &update.assignments).map(|assignment| &assignment.value);
+    let filters = update.iter().filter_map(|update| update.filter.as_ref());
+    let mut found = false;
+    for expr in insert.returning.iter().map(|(_, value)| value).chain(assigned).chain(filters) {
+        expr.visit(&mut |part| found |= matches!(part.kind, ExprKind::Column(read) if read == column));
+    }
+    found
+}
+
 impl Binder<'_> {
     pub(crate) fn insert(&mut self, insert: &ast::Insert, parent: Option<&Scope<'_>>) -> Result<BoundChange> {
         self.nested(insert.table.name.at, |binder| binder.insert_at_level(insert, parent))
@@ -67,7 +80,13 @@ impl Binder<'_> {
         let changed = self.change_target(&insert.table.name, Verb::Insert)?;
         let table = Arc::clone(&changed.table);
         let new = self.table_columns(&scope, &table);
-        let target = Source { lateral_only: false, ..self.row_source(&insert.table, &changed, &new)?.0 };
+        let mut target = Source { lateral_only: false, ..self.row_source(&insert.table, &changed, &new)?.0 };
+        if table.is_partitioned {
+            target.tableoid = Some(self.column("tableoid", TypeId::OID, -1));
+        }
+        scope.own.borrow_mut().extend(target.tableoid);
+        let tableoid = target.tableoid;
+        let queries = self.subqueries.len();
         // The source of the rows cannot refer to the table; it is there for messages.
         let hidden = Source { by_table: false, by_column: false, ..target.clone() };
         scope.tables.borrow_mut().push(hidden);
@@ -87,7 +106,25 @@ impl Binder<'_> {
         let generated = self.generated(&table, &new)?;
         let checks = self.row_checks(&changed, &new)?;
         let system = self.outer.system.of(&new);
-        let insert = Insert { table, source, row, parts, generated, conflict, checks, new, system, returning };
+        let mut insert = Insert {
+            table,
+            source,
+            row,
+            parts,
+            generated,
+            conflict,
+            checks,
+            new,
+            system,
+            returning,
+            tableoid: None,
+        };
+        if let Some(column) = tableoid
+            && (self.subqueries.len() > queries || reads(&insert, column))
+        {
+            let partitions = self.tables_of(&insert.table, &insert.new, &[])?;
+            insert.tableoid = Some(InsertedTable { column, partitions });
+        }
         Ok(BoundChange { change: Change::Insert(Box::new(insert)), outputs })
     }
 

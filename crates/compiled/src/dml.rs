@@ -55,6 +55,9 @@ pub(crate) struct Insert {
     pub(crate) columns: Vec<Output>,
     /// The partitions of a partitioned table.
     pub(crate) routes: Option<Arc<Routes>>,
+    /// OIDs of the partitions, in the order of `routes`, if an expression reads `tableoid` of the row: it is then the first
+    /// of [`Expr::Computed`]. Else empty.
+    pub(crate) tableoids: Vec<u32>,
 }
 
 /// The source of inserted rows; each list has one expression for each column of the table.
@@ -579,10 +582,12 @@ impl Insert {
     ) -> Result<bool> {
         run.ctx().change()?;
         if matches!(self.conflict, Conflict::Error) {
-            routes.insert(values, run, &mut done.routed)?;
+            let at = routes.insert(values, run, &mut done.routed)?;
+            self.note_partition(at, run);
             return self.check_placed(run).map(|()| true);
         }
         let at = routes.find(values, run)?;
+        self.note_partition(at, run);
         let leaf = &routes.leaves[at];
         let own = leaf.values(values);
         let row = leaf.writer.make(&own, run)?;
@@ -634,6 +639,13 @@ impl Insert {
                 }
                 _ => return Err(leaf.writer.duplicate(index, &own, &run.frame)),
             }
+        }
+    }
+
+    /// Gives `tableoid` its value: the partition at a position.
+    fn note_partition(&self, at: usize, run: &mut Run<'_>) {
+        if let Some(oid) = self.tableoids.get(at) {
+            run.frame.computed = vec![Datum::Oid(*oid)];
         }
     }
 

@@ -282,13 +282,14 @@ impl Routes {
         Error::new(SqlState::CHECK_VIOLATION, text).with_detail(detail)
     }
 
-    /// Inserts a row of the root into its partition. Slot [`TARGET`] then has the row, as one of the root.
+    /// Inserts a row of the root into its partition; returns the number of the partition. Slot [`TARGET`] then has the row, as
+    /// one of the root.
     pub(crate) fn insert<'a>(
         &'a self,
         values: &[Datum<'a>],
         run: &Run<'a>,
         changed: &mut Vec<(usize, Changed<'a>)>,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         let at = self.find(values, run)?;
         let leaf = &self.leaves[at];
         let own = leaf.values(values);
@@ -304,7 +305,7 @@ impl Routes {
             Put::Duplicate { index, .. } => return Err(leaf.writer.duplicate(index, &own, &run.frame)),
         }
         run.slot(TARGET).set(Some(leaf.root_row(self, row, run)?));
-        Ok(())
+        Ok(at)
     }
 
     /// Checks the foreign keys of changed rows, and runs the actions that they trigger.
@@ -523,7 +524,7 @@ impl Movement {
         run: &Run<'a>,
         changed: &mut Vec<(usize, Changed<'a>)>,
     ) -> Result<()> {
-        self.routes.insert(&mapped(values, &self.to_root), run, changed)
+        self.routes.insert(&mapped(values, &self.to_root), run, changed).map(|_| ())
     }
 
     pub(crate) fn routes(&self) -> &Arc<Routes> {

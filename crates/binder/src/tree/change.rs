@@ -75,6 +75,17 @@ pub struct Insert {
     pub system: SystemColumns,
     /// RETURNING: number and value of each column, over `new`. A row for which nothing was done gives none.
     pub returning: Vec<(u32, Expr)>,
+    /// The column `tableoid` of a partitioned table, if RETURNING or DO UPDATE reads it.
+    pub tableoid: Option<InsertedTable>,
+}
+
+/// The table that takes a row, which only the row itself tells.
+#[derive(Clone, Debug)]
+pub struct InsertedTable {
+    /// Number of the column `tableoid`.
+    pub column: u32,
+    /// The partitions that have rows.
+    pub partitions: Vec<Arc<Table>>,
 }
 
 /// A condition that a row must meet after it was changed through a view: WITH CHECK OPTION.

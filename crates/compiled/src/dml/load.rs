@@ -275,5 +275,6 @@ fn inserted(table: &Arc<RowTable>, columns: &[usize], stored: &mut StoredExpress
     let late = rows.volatile();
     let routes = Routes::of(table, ChangeKind::Insert, stored)?;
     let conflict = Conflict::Error;
-    Ok(Insert { target, tables, rows, late, made_first: false, conflict, columns: Vec::new(), routes })
+    let (columns, tableoids) = (Vec::new(), Vec::new());
+    Ok(Insert { target, tables, rows, late, made_first: false, conflict, columns, routes, tableoids })
 }

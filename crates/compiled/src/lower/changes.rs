@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use binder::tree::{
-    Assignment, Change, ChangeStatement, Column, Conflict as BoundConflict, CteBody, Delete, Insert,
+    Assignment, Change, ChangeStatement, Column, Conflict as BoundConflict, CteBody, Delete, Insert, InsertedTable,
     Merge as BoundMerge, MergeAction, MergeBranch, Output as BoundOutput, Query, Rel, RowCheck, RowQuery, Statement,
     Table, Update,
 };
@@ -18,7 +18,7 @@ use catalog::TypeId;
 use model::{Datum, Error, Result};
 use parser::ast;
 use rows::RowTable;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use scalar::{Expr as Bound, ExprKind, Subscript};
 
 use super::relations::outputs;
@@ -34,7 +34,7 @@ use crate::dml::{self, Arbiter, ChangeDraft, Conflict, EXCLUDED, Load, Rows, Tar
 use crate::expr::{Expr, Layout, PartAssignment, StepKind, Value};
 use crate::foreign_keys::{ChangeKind, ForeignKeys};
 use crate::from::Source;
-use crate::partitions::{Movement, Routes};
+use crate::partitions::{Leaf, Movement, Routes};
 use crate::select::Output;
 use crate::statement::{Compiled, Tables, WithChange, Work};
 use crate::stored_expressions::StoredExpressions;
@@ -248,6 +248,9 @@ impl<'q> Lowering<'q> {
     fn insert_of(&mut self, insert: &'q Insert, table: Arc<RowTable>, rows: Rows) -> Lower<dml::Insert> {
         let queries = self.parts.subqueries.len();
         self.current().sources = [TARGET, EXCLUDED].map(|slot| Source::stored(slot, Arc::clone(&table))).into();
+        if let Some(InsertedTable { column, .. }) = &insert.tableoid {
+            self.compute(&[*column]);
+        }
         let conflict = match &insert.conflict {
             None => Conflict::Error,
             Some(conflict) => self.conflict(conflict, &insert.table, &table)?,
@@ -265,11 +268,15 @@ impl<'q> Lowering<'q> {
         let kind = if kinds.len() > 1 { ChangeKind::All } else { ChangeKind::Insert };
         let mut stored = StoredExpressions { tables: self.tables, session: self.session, parts: &mut self.parts };
         let routes = Routes::of(&table, kind, &mut stored)?;
+        let tableoids = match (&insert.tableoid, &routes) {
+            (Some(inserted), Some(routes)) => oids_of(routes, &inserted.partitions)?,
+            _ => Vec::new(),
+        };
         let written = target.written().chain(routes.iter().flat_map(|routes| routes.written()));
         self.parts.hides |= reads_changed(&self.parts.subqueries[queries..], &self.parts.derived, written);
         let tables = vec![Arc::clone(&table), table];
         let late = if queries > 0 { Vec::new() } else { rows.volatile() };
-        Ok(dml::Insert { target, tables, rows, late, made_first: queries > 0, conflict, columns, routes })
+        Ok(dml::Insert { target, tables, rows, late, made_first: queries > 0, conflict, columns, routes, tableoids })
     }
 
     fn inserted_rows(&mut self, insert: &'q Insert, table: &RowTable) -> Lower<Rows> {
@@ -550,6 +557,20 @@ impl<'q> Lowering<'q> {
         }
         let writer = Writer::new(Arc::clone(table), &mut stored)?;
         Ok((Target { writer, checks, returning: exprs, foreign }, columns))
+    }
+}
+
+/// The OIDs of partitions, in the order of their routes.
+fn oids_of(routes: &Routes, partitions: &[Arc<Table>]) -> Lower<Vec<u32>> {
+    let known: FxHashMap<(&str, &str), u32> =
+        partitions.iter().map(|table| ((&*table.schema, &*table.name), table.oid)).collect();
+    let oid = |leaf: &Leaf| {
+        let name = &leaf.table().schema.name;
+        known.get(&(name.schema.as_str(), name.table.as_str())).copied()
+    };
+    match routes.leaves.iter().map(oid).collect::<Option<Vec<u32>>>() {
+        Some(oids) => Ok(oids),
+        None => refused("partitions in another version"),
     }
 }
 
