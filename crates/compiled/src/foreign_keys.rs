@@ -24,6 +24,7 @@ use crate::constraints::Writer;
 use crate::exec::{ExecContext, ReadSource, Run, SubPlans};
 use crate::expr::Expr;
 use crate::lower::{Lower, refused};
+use crate::partitions::{Movement, PartitionCheck, Routes};
 use crate::statement::{Session, Tables};
 use crate::stored_expressions::StoredExpressions;
 
@@ -32,6 +33,8 @@ use crate::stored_expressions::StoredExpressions;
 pub(crate) struct ForeignKeys {
     /// The statement's table first, then every table that actions can change.
     tables: Vec<Node>,
+    /// Partitioned tables between whose partitions actions can move rows.
+    routes: Vec<(TableId, Arc<Routes>)>,
 }
 
 /// The foreign keys of one table.
@@ -62,6 +65,9 @@ struct ReferencingKey {
     child: Option<usize>,
     /// Values of SET DEFAULT for the referencing columns.
     defaults: Vec<Expr>,
+    /// The movement of the child's rows to other partitions, if the key is one of the partitioned table and an action can
+    /// change its partition key.
+    movement: Option<Movement>,
 }
 
 /// A changed row: `old` is `None` for an insert, `new` is `None` for a delete.
@@ -149,11 +155,12 @@ impl ForeignKeys {
                     continue;
                 }
                 let reference = Reference::new(def, Arc::clone(&child), Arc::clone(table))?;
-                let mut referencing = ReferencingKey { reference, child: None, defaults: Vec::new() };
+                let mut referencing = ReferencingKey { reference, child: None, defaults: Vec::new(), movement: None };
                 if change.acts(def) {
                     referencing.child = Some(self.node(&child, known, stored)?);
                     let defaults = def.columns.iter().map(|column| stored.default(&child, *column));
                     referencing.defaults = defaults.collect::<Lower<_>>()?;
+                    referencing.movement = self.movement(&child, def, stored)?;
                 }
                 self.tables[at].others.push(referencing);
             }
@@ -177,6 +184,33 @@ impl ForeignKeys {
         self.tables.push(Node { writer, ..Node::default() });
         self.fill(at, table, ChangeKind::All, known, stored)?;
         Ok(at)
+    }
+
+    /// The movement of rows that an action takes out of the bounds of their partition; `None` if it cannot, or if the key is the
+    /// partition's own.
+    fn movement(
+        &mut self,
+        child: &Arc<RowTable>,
+        def: &RowForeignKey,
+        stored: &mut StoredExpressions<'_>,
+    ) -> Lower<Option<Movement>> {
+        let is_partition_key = |check: &PartitionCheck| check.reads(def.columns.iter());
+        if child.schema.lineage.key.is_some()
+            || !PartitionCheck::of(child, stored)?.as_ref().is_some_and(is_partition_key)
+        {
+            return Ok(None);
+        }
+        let Some(root) = declared_in(child, def, stored.tables) else { return Ok(None) };
+        let known = self.routes.iter().find(|(id, _)| *id == root.id()).map(|(_, routes)| Arc::clone(routes));
+        let routes = match known {
+            Some(routes) => routes,
+            None => {
+                let Some(routes) = Routes::of(&root, ChangeKind::Insert, stored)? else { return Ok(None) };
+                self.routes.push((root.id(), Arc::clone(&routes)));
+                routes
+            }
+        };
+        Movement::of(child, &routes, def.columns.iter(), stored)
     }
 
     /// Tables that actions can change.
@@ -230,8 +264,7 @@ impl ForeignKeys {
             return reference.refuse(&values, action, run);
         };
         for record in reference.children(&values, run)? {
-            let change = self.act(referencing, node, action, record, (&values, new.as_deref()), run)?;
-            queue.extend(change.map(|change| (node, change)));
+            self.act((referencing, node), action, record, (&values, new.as_deref()), run, queue)?;
         }
         // Rows that already hold the default values reference the removed row.
         if action == Referential::SetDefault {
@@ -241,40 +274,41 @@ impl ForeignKeys {
         }
     }
 
-    /// Applies an action to one referencing row. `None` if it no longer references the old key.
+    /// Applies an action to one referencing row, unless it no longer references the old key, and queues the change.
     fn act<'a>(
         &'a self,
-        referencing: &'a ReferencingKey,
-        node: usize,
+        (referencing, node): (&'a ReferencingKey, usize),
         action: Referential,
         record: RecordId,
         (old_key, new_key): (&[Datum<'a>], Option<&[Datum<'a>]>),
         run: &mut Run<'a>,
-    ) -> Result<Option<Changed<'a>>> {
-        let ReferencingKey { reference, defaults, .. } = referencing;
+        queue: &mut VecDeque<(usize, Changed<'a>)>,
+    ) -> Result<()> {
+        let ReferencingKey { reference, defaults, movement, .. } = referencing;
         let (table, guard) = (&reference.child, run.guard());
         let deletes = action == Referential::Cascade && new_key.is_none();
         let mode = if deletes { LockMode::Update } else { LockMode::NoKeyUpdate };
         let locked = run.txn(|txn| txn.lock_row(table, record, mode, WaitPolicy::Wait, guard))?;
         let row = match locked {
             Locked::Row { row, .. } => row,
-            Locked::Gone | Locked::Skipped => return Ok(None),
+            Locked::Gone | Locked::Skipped => return Ok(()),
             Locked::Wait(event) => return Err(run.ctx().wait(event)),
         };
         if !reference.is_child(Some(row), old_key)? {
-            return Ok(None);
+            return Ok(());
         }
         let writer = self.tables.get(node).and_then(|node| node.writer.as_ref());
         let writer = writer.ok_or_else(|| Error::bug("a foreign key action on a table without a writer"))?;
         if deletes {
             if !writer.before_delete(row, run)? {
-                return Ok(None);
+                return Ok(());
             }
             if let Some(event) = run.txn(|txn| txn.delete(table, record, guard))? {
                 return Err(run.ctx().wait(event));
             }
             writer.note_change(TriggerEvent::Delete, (Some(row), None), &[], run)?;
-            return Ok(Some(Changed { record, old: Some(row), new: None }));
+            queue.push_back((node, Changed { record, old: Some(row), new: None }));
+            return Ok(());
         }
         let mut set = Vec::new();
         let chosen = &reference.def.delete_columns;
@@ -287,22 +321,82 @@ impl ForeignKeys {
             };
             set.push((*column, value));
         }
-        let Some(changes) = writer.before_update(row, &set, run)? else { return Ok(None) };
+        let Some(changes) = writer.before_update(row, &set, run)? else { return Ok(()) };
         let all: Vec<usize> = (0..table.schema.columns.len()).collect();
         let mut values = fields(table, row, &all)?;
         changes.iter().for_each(|(at, value)| values[*at] = value.clone());
+        if let Some(movement) = movement
+            && !movement.stays(&values, run)?
+        {
+            return self.move_row(movement, (node, table), (record, row), &values, run, queue);
+        }
         let new = writer.make(&values, run)?;
         let put = run.txn(|txn| txn.update(table, record, new.into(), guard))?;
         match put {
             // A row with another primary key is in another record.
             Put::Done(record) => {
                 writer.note_change(TriggerEvent::Update, (Some(row), Some(new)), &set, run)?;
-                Ok(Some(Changed { record, old: Some(row), new: Some(new) }))
+                queue.push_back((node, Changed { record, old: Some(row), new: Some(new) }));
+                Ok(())
             }
             Put::Wait(event) => Err(run.ctx().wait(event)),
             Put::Duplicate { index, .. } => Err(writer.duplicate(index, &writer.values(new)?, &run.frame)),
         }
     }
+
+    /// Moves a row, which is locked, to the partition of its new values. Partitions have no row triggers.
+    fn move_row<'a>(
+        &'a self,
+        movement: &'a Movement,
+        (node, table): (usize, &Arc<RowTable>),
+        (record, row): (RecordId, &'a [u8]),
+        values: &[Datum<'a>],
+        run: &mut Run<'a>,
+        queue: &mut VecDeque<(usize, Changed<'a>)>,
+    ) -> Result<()> {
+        movement.check_leaving()?;
+        let guard = run.guard();
+        match run.txn(|txn| txn.lock_row(table, record, LockMode::Update, WaitPolicy::Wait, guard))? {
+            Locked::Row { .. } => {}
+            Locked::Wait(event) => return Err(run.ctx().wait(event)),
+            Locked::Gone | Locked::Skipped => return Err(Error::bug("a locked row is gone")),
+        }
+        if let Some(event) = run.txn(|txn| txn.delete(table, record, guard))? {
+            return Err(run.ctx().wait(event));
+        }
+        queue.push_back((node, Changed { record, old: Some(row), new: None }));
+        let mut inserted = Vec::new();
+        movement.insert(values, run, &mut inserted)?;
+        for (leaf, change) in inserted {
+            let id = movement.routes().leaves[leaf].table().id();
+            let is_it = |node: &Node| node.writer.as_ref().is_some_and(|writer| writer.table.id() == id);
+            let node = self.tables.iter().position(is_it);
+            let node = node.ok_or_else(|| Error::bug("a partition without the foreign key of its table"))?;
+            queue.push_back((node, change));
+        }
+        Ok(())
+    }
+}
+
+/// The outermost partitioned table that has a foreign key of a partition; `None` if the key is the partition's own.
+fn declared_in(table: &Arc<RowTable>, def: &RowForeignKey, tables: &dyn Tables) -> Option<Arc<RowTable>> {
+    let names = |table: &RowTable, key: &RowForeignKey| -> Vec<String> {
+        key.columns.iter().map(|at| table.schema.columns[*at].name.clone()).collect()
+    };
+    let columns = names(table, def);
+    let (mut below, mut name, mut found) = (Arc::clone(table), def.name.clone(), None);
+    while below.schema.lineage.foreign_keys.contains(&name) {
+        let Some(parent) = below.schema.lineage.parents.first().and_then(|id| tables.by_id(*id)) else { break };
+        let is_it = |key: &&RowForeignKey| {
+            key.table == def.table && key.referred == def.referred && names(&parent, key) == columns
+        };
+        let mut keys = parent.schema.foreign_keys.iter().filter(is_it);
+        let Some(first) = keys.next() else { break };
+        name = std::iter::once(first).chain(keys).find(|key| key.name == name).unwrap_or(first).name.clone();
+        found = Some(Arc::clone(&parent));
+        below = parent;
+    }
+    found
 }
 
 /// Foreign keys of one changed table, for [`check_postponed`].
