@@ -179,7 +179,9 @@ impl Draft<'_> {
                 None => {
                     let text = format!("merging constraint \"{name}\" with inherited definition");
                     self.notices.push(Notice::new(text));
-                    self.next.lineage.checks.push(inherited_check(name, 1, true));
+                    // Merged constraints of a partition are never its own.
+                    let is_local = self.next.lineage.bound.is_none();
+                    self.next.lineage.checks.push(inherited_check(name, 1, is_local));
                 }
             }
             return Ok(());

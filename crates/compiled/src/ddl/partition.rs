@@ -214,6 +214,9 @@ impl Draft<'_> {
         let default = check_bound(parent, key, &bound, &self.next.name.table, self.catalog, self.session)?;
         self.check_levels(parent)?;
         self.next.lineage.bound = Some(bound.clone());
+        // A partition's own copies go with those of the table.
+        let inherited = self.next.lineage.checks.iter_mut().filter(|entry| entry.parents > 0);
+        inherited.for_each(|entry| entry.local = false);
         for (index, primary) in parent.indexes() {
             self.inherit_index(parent, index, primary)?;
         }
@@ -522,8 +525,6 @@ pub(super) fn attach(
     let bound = bound(written, parent, session)?;
     draft.add_parent(parent)?;
     draft.next.lineage.columns.iter_mut().for_each(|entry| entry.local = false);
-    let inherited = draft.next.lineage.checks.iter_mut().filter(|entry| entry.parents > 0);
-    inherited.for_each(|entry| entry.local = false);
     draft.become_partition(parent, bound.clone())?;
     draft.check_rows(parent, &bound)?;
     let following = super::inheritance::Following::default();

@@ -405,7 +405,9 @@ impl Draft<'_> {
         };
         let canonical = expressions::canonical(&expressions::with_functions(condition, self.session)?, self.session)?;
         let table = &self.next.name.table;
-        if self.next.checks.iter().any(|check| check.name == name && check.condition != canonical) {
+        // One that is merged already is not merged again; a partition has none of its own.
+        let is_taken = self.old.is_some() && (entry.local || self.next.lineage.bound.is_some());
+        if is_taken || self.next.checks.iter().any(|check| check.name == name && check.condition != canonical) {
             let text = format!("constraint \"{name}\" for relation \"{table}\" already exists");
             return Err(Error::new(SqlState::DUPLICATE_OBJECT, text));
         }
