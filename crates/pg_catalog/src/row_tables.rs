@@ -313,12 +313,15 @@ fn constraint_row(facts: &StatementFacts, table: &RowSchema, constraint: Constra
     let lineage = &table.lineage;
     let parent = lineage.bound.as_ref().and(lineage.parents.first());
     let parent = parent.and_then(|id| facts.catalog.row_table_by_id(*id));
+    // An index of a constraint may belong to one that has none.
+    let is_constraint =
+        |of: &u32| parent.is_some_and(|parent| indexes(parent).any(|index| index.id == *of && index.constraint));
     let (inherited, no_inherit, conparent) = match constraint {
         Constraint::Check(check) => match lineage.check(&check.name) {
             Some(entry) => ((entry.local, i64::from(entry.parents)), entry.no_inherit, 0),
             None => ((true, 0), false, 0),
         },
-        Constraint::Unique(index) => match lineage.index(index.id) {
+        Constraint::Unique(index) => match lineage.index(index.id).filter(is_constraint) {
             Some(of) => ((false, 1), true, oids::of_number(of, Part::Constraint)),
             None => ((true, 0), true, 0),
         },

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use model::{
-    Error, Result, RowSchema, RowSchemaRef, SequenceOwner, SequenceSpec, SqlState, TableId, TableName, ViewRef,
+    Error, Result, RowIndex, RowSchema, RowSchemaRef, SequenceOwner, SequenceSpec, SqlState, TableId, TableName,
+    ViewRef,
 };
 use parser::ast;
 
@@ -268,6 +269,20 @@ pub(super) fn indexes(drop: &ast::Drop, catalog: &dyn Catalog, session: Session<
     Ok(Some(definition))
 }
 
+/// The index of the partitioned table that an index of its partition belongs to.
+pub(super) fn parent_index(draft: &Draft<'_>, index: u32) -> Option<RowIndex> {
+    let of = draft.next.lineage.index(index)?;
+    let parent = draft.next.lineage.parents.first().and_then(|id| draft.catalog.by_id(*id))?;
+    super::indexes(&parent).find(|index| index.id == of).cloned()
+}
+
+/// Error 2BP01 for an index, described by `what`, that belongs to an index of the partitioned table.
+pub(super) fn required_by(what: &str, of: &RowIndex) -> Error {
+    let of = format!("index {}", names::quoted(&of.name));
+    let text = format!("cannot drop {what} because {of} requires it");
+    Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text).with_hint(format!("You can drop {of} instead."))
+}
+
 fn drop_index(draft: &mut Draft<'_>, name: &TableName, cascade: bool, catalog: &dyn Catalog) -> Result<()> {
     let index = super::indexes(&draft.next).find(|index| index.name == name.table).cloned();
     // The statement named it twice.
@@ -280,14 +295,8 @@ fn drop_index(draft: &mut Draft<'_>, name: &TableName, cascade: bool, catalog: &
         return Err(Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text)
             .with_hint(format!("You can drop {constraint} instead.")));
     }
-    if let Some(of) = draft.next.lineage.index(index.id) {
-        let parent = draft.next.lineage.parents.first().and_then(|id| catalog.by_id(*id));
-        let of = parent.as_ref().and_then(|parent| super::indexes(parent).find(|index| index.id == of));
-        let of = of.map_or(String::new(), |of| format!("index {}", names::quoted(&of.name)));
-        let text = format!("cannot drop {what} because {of} requires it");
-        return Err(
-            Error::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text).with_hint(format!("You can drop {of} instead."))
-        );
+    if let Some(of) = parent_index(draft, index.id) {
+        return Err(required_by(&what, &of));
     }
     draft.drop_key(&index, &what, cascade)
 }

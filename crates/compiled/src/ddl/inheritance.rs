@@ -319,9 +319,10 @@ impl Draft<'_> {
             let same = RowIndex { id: 0, name: String::new(), constraint: wanted.constraint, ..own.clone() };
             same == wanted && (own.constraint || !index.constraint) && is_free(own)
         };
+        // The oldest one, as in PostgreSQL. A primary key is a unique index too.
         let found = match primary {
             true => self.next.primary_key().filter(|own| is_it(own)),
-            false => self.next.secondary.iter().find(|own| is_it(own)),
+            false => indexes(&self.next).filter(|own| is_it(own)).min_by_key(|own| own.id),
         };
         if let Some(own) = found {
             let entry = (own.id, index.id);
@@ -557,9 +558,6 @@ fn apply_difference(before: &RowSchema, after: &RowSchema, onto: &mut RowSchema)
     };
     onto.foreign_keys.retain(|key| !is_gone(&key.name));
     onto.lineage.foreign_keys.retain(|name| !is_gone(name));
-    for (at, column) in onto.columns.iter_mut().enumerate() {
-        if let (Some(before), Some(after)) = (before.columns.get(at), after.columns.get(at))
-            && before.default != after.default
     for after in &after.foreign_keys {
         let named = |key: &&RowForeignKey| key.name == after.name;
         let Some(before) = before.foreign_keys.iter().find(named) else { continue };
@@ -572,6 +570,9 @@ fn apply_difference(before: &RowSchema, after: &RowSchema, onto: &mut RowSchema)
             }
         }
     }
+    for (at, column) in onto.columns.iter_mut().enumerate() {
+        if let (Some(before), Some(after)) = (before.columns.get(at), after.columns.get(at))
+            && before.default != after.default
         {
             column.default.clone_from(&after.default);
         }
@@ -849,6 +850,12 @@ fn follow_keys(old: &RowSchema, new: &RowSchema, child: &mut Draft<'_>, cascade:
         child.next.lineage.indexes.retain(|entry| entry.1 != index.id);
         let own = indexes(&child.next).find(|one| one.id == own).cloned();
         if let Some(own) = own {
+            if own.constraint && !index.constraint && !cascade {
+                let what = format!("index {}", names::quoted(&index.name));
+                let table = names::display_name(&child.next.name, child.catalog);
+                let dependent = format!("constraint {} on table {table}", names::quoted(&own.name));
+                return Err(super::drop::depended(&what, std::iter::once((dependent.as_str(), what.as_str()))));
+            }
             child.drop_key(&own, &format!("index {}", names::quoted(&own.name)), cascade)?;
         }
     }

@@ -498,10 +498,10 @@ impl Draft<'_> {
             match_full,
             deferral,
             not_valid,
-        };
-        check_types(&key, &self.next, &parent)?;
             check_disabled: false,
             action_disabled: false,
+        };
+        check_types(&key, &self.next, &parent)?;
         self.check_generated_key(&key)?;
         if !key.not_valid {
             self.checked.push(key.name.clone());
@@ -611,8 +611,10 @@ impl Draft<'_> {
     pub(super) fn drop_constraint(&mut self, name: &str, cascade: bool) -> Result<bool> {
         let key = indexes(&self.next).find(|index| index.constraint && index.name == name).cloned();
         if let Some(key) = key {
-            if self.next.lineage.index(key.id).is_some() {
-                return Err(self.inherited_constraint(name));
+            match drop::parent_index(self, key.id) {
+                Some(of) if of.constraint => return Err(self.inherited_constraint(name)),
+                Some(of) => return Err(drop::required_by(&format!("index {}", names::quoted(name)), &of)),
+                None => {}
             }
             let table = names::display_name(&self.next.name, self.catalog);
             self.drop_key(&key, &format!("constraint {name} on table {table}"), cascade)?;
