@@ -786,6 +786,101 @@ fn attributes_of_constraints_are_postgresqls() {
     }
 }
 
+/// DISABLE TRIGGER ALL switches the checks of a referencing table, and the actions of a referenced one.
+#[test]
+fn all_triggers_include_those_of_foreign_keys() {
+    let db = Db::default();
+    db.ok("create table p (a int primary key)");
+    db.ok("create table c (a int references p)");
+    db.ok("create table t (a int, b int references p) partition by list (a)");
+    db.ok("create table t1 partition of t for values in (1)");
+    // The tables whose changes are not checked, and those whose keys have no actions.
+    let disabled = || {
+        let tables = db.tables();
+        let named = |is_disabled: fn(&model::RowForeignKey) -> bool| -> Vec<String> {
+            let has = |table: &&model::RowSchemaRef| table.foreign_keys.iter().any(is_disabled);
+            let mut names: Vec<String> = tables.iter().filter(has).map(|table| table.name.table.clone()).collect();
+            names.sort();
+            names
+        };
+        [named(|key| key.check_disabled).join(" "), named(|key| key.action_disabled).join(" ")]
+    };
+    let cases = [
+        ("alter table c disable trigger user", ["", ""]),
+        ("alter table c disable trigger all", ["c", ""]),
+        ("alter table p disable trigger all", ["c", "c t t1"]),
+        ("create table t2 partition of t for values in (2)", ["c", "c t t1 t2"]),
+        ("alter table p enable trigger user", ["c", "c t t1 t2"]),
+        ("alter table p enable trigger all", ["c", ""]),
+        ("alter table t disable trigger all", ["c t t1 t2", ""]),
+        ("alter table only t enable trigger all", ["c t1 t2", ""]),
+        ("alter table t enable trigger all", ["c", ""]),
+        ("alter table t1 disable trigger all", ["c t1", ""]),
+    ];
+    for (sql, expected) in cases {
+        db.ok(sql);
+        assert_eq!(disabled(), expected, "{sql}");
+    }
+}
+
+#[test]
+fn constraints_and_indexes_of_partitions_are_merged() {
+    let db = Db::default();
+    db.ok("create table t (a int, constraint c check (a > 0)) partition by list (a)");
+    db.ok("create table t1 (a int primary key, constraint c check (a > 0), constraint d check (a > 1))");
+    db.ok("alter table t attach partition t1 for values in (2)");
+    db.ok("create unique index t_a on t (a)");
+    let partition = || db.tables().into_iter().find(|table| table.name.table == "t1").unwrap();
+    let primary = partition().primary.as_ref().map(|index| index.id);
+    assert_eq!(partition().lineage.indexes.iter().map(|(own, _)| Some(*own)).collect::<Vec<_>>(), [primary]);
+    assert!(partition().secondary.is_empty());
+    let cases: [(&str, &[&str]); 5] = [
+        (
+            "alter table t1 drop constraint t1_pkey",
+            &[
+                "error 2BP01 cannot drop index t1_pkey because index t_a requires it",
+                "hint You can drop index t_a instead.",
+            ],
+        ),
+        (
+            "alter table t add constraint d check (a > 1)",
+            &["notice merging constraint \"d\" with inherited definition"],
+        ),
+        (
+            "alter table t1 add constraint d check (a > 1)",
+            &["error 42710 constraint \"d\" for relation \"t1\" already exists"],
+        ),
+        ("alter table t drop constraint c, drop constraint d", &[]),
+        ("drop index t_a cascade", &[]),
+    ];
+    for (sql, expected) in cases {
+        assert_eq!(db.run(sql).0, expected, "{sql}");
+    }
+    assert!(partition().checks.is_empty());
+}
+
+#[test]
+fn replica_identity_follows_its_index() {
+    let db = Db::default();
+    db.ok("create table t (a int not null, b int)");
+    db.ok("create unique index i on t (a)");
+    db.ok("alter table t replica identity using index i");
+    let is_identity = || {
+        let table = db.tables().remove(0);
+        let named = table.indexes().find(|(index, _)| index.name == "i").map(|(index, _)| index.id);
+        named.is_some_and(|id| table.replica_identity == model::ReplicaIdentity::Index(id))
+    };
+    assert!(is_identity());
+    let refused = ["error 42P16 column \"a\" is in index used as replica identity"];
+    assert_eq!(db.run("alter table t alter a drop not null").0, refused);
+    for sql in ["alter table t alter a type bigint", "alter table t add primary key using index i"] {
+        db.ok(sql);
+        assert!(is_identity(), "{sql}");
+    }
+    db.ok("alter table t drop constraint i");
+    assert!(!is_identity());
+}
+
 /// Constraints of a table have names in the order in which they are written, also before columns.
 #[test]
 fn constraints_have_names_in_their_order() {
