@@ -194,7 +194,7 @@ impl Lowering<'_> {
         Ok(LogicalPlan::Values(Values { schema: Arc::new(schema), values }))
     }
 
-    /// Rows of expressions that are not constant: a projection each.
+    /// Rows of expressions that are not constant: a projection each, one after the other.
     fn rows(&self, rows: &[Vec<Expr>], columns: &[u32]) -> Result<LogicalPlan> {
         let mut plan: Option<LogicalPlanBuilder> = None;
         for row in rows {
@@ -206,10 +206,10 @@ impl Lowering<'_> {
                 Some(plan) => plan.union(row).or_error()?,
             });
         }
-        match plan {
-            Some(plan) => plan.build().or_error(),
-            None => Err(Error::unsupported("VALUES without rows")),
-        }
+        let Some(plan) = plan else { return Err(Error::unsupported("VALUES without rows")) };
+        let plan = plan.build().or_error()?;
+        // A join would read them in any order.
+        if rows.len() > 1 { ordered(plan) } else { Ok(plan) }
     }
 
     fn cte(&self, number: usize, columns: &[u32]) -> Result<LogicalPlan> {

@@ -3,21 +3,18 @@
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
+use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionState;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
-use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use futures::StreamExt;
 use model::Result;
 
 use super::cancellation::Interrupt;
+use super::in_order;
 use crate::errors::{OrError, convert};
 use crate::results::Batches;
 use crate::scan::join_keys;
-
-/// Batches that a partition produces before they are read.
-const AHEAD_BATCHES: usize = 2;
 
 /// A query that is ready to run.
 pub struct Execution {
@@ -50,7 +47,7 @@ impl Execution {
     /// # Errors
     /// Errors of operators that begin to run.
     pub fn start(self) -> Result<Batches> {
-        let rows = self.interrupt.held_by(in_order(self.plan, self.task).or_error()?);
+        let rows = self.interrupt.held_by(in_order::rows(&self.plan, self.task).or_error()?);
         Ok(Box::pin(rows.map(|batch| batch.map_err(|error| convert(&error)))))
     }
 }
@@ -69,34 +66,6 @@ impl PhysicalPlan {
         };
         text.lines().map(str::to_owned).collect()
     }
-}
-
-/// Runs a plan: the rows of its first partition, then those of the next. All partitions start at once.
-fn in_order(
-    plan: Arc<dyn ExecutionPlan>,
-    task: Arc<TaskContext>,
-) -> datafusion::error::Result<SendableRecordBatchStream> {
-    let partitions = plan.output_partitioning().partition_count();
-    if partitions <= 1 {
-        return execute_stream(plan, task);
-    }
-    let schema = plan.schema();
-    let start = |partition| {
-        let mut builder = RecordBatchReceiverStream::builder(plan.schema(), AHEAD_BATCHES);
-        let (batches, mut input) = (builder.tx(), plan.execute(partition, Arc::clone(&task))?);
-        builder.spawn(async move {
-            while let Some(batch) = input.next().await {
-                let is_last = batch.is_err();
-                if batches.send(batch).await.is_err() || is_last {
-                    break;
-                }
-            }
-            Ok(())
-        });
-        Ok(builder.build())
-    };
-    let streams: Vec<_> = (0..partitions).map(start).collect::<datafusion::error::Result<_>>()?;
-    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(streams).flatten())))
 }
 
 /// Context of running operators: memory, spill files and settings. Functions are in the plan already.

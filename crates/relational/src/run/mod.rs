@@ -2,6 +2,7 @@
 
 mod cancellation;
 mod execution;
+mod in_order;
 mod sliced_projection;
 
 use std::sync::Arc;
@@ -70,6 +71,7 @@ impl Runtime {
         // down what is safe, and our scans accept no filters later.
         rules.retain(|rule| !rule.name().starts_with("FilterPushdown"));
         rules.insert(0, Arc::new(statistics::AskScans));
+        rules.push(Arc::new(in_order::InOrder));
         rules.push(Arc::new(condition_order::Guards));
         // Not with the default functions and file formats: they are large, and no plan of ours names them.
         let state = SessionStateBuilder::new()
