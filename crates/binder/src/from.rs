@@ -572,7 +572,7 @@ impl Binder<'_> {
             }
             (JoinConstraint::Using(names, alias), _) => {
                 let (merged, on) = self.using(kind, names, &left_columns, &right_columns)?;
-                (merged, on, alias.clone())
+                (merged, on, alias.clone().or_else(|| self.note_using(join)))
             }
             (_, true) => {
                 let common: Vec<Ident> = left_columns
@@ -582,7 +582,7 @@ impl Binder<'_> {
                     .collect();
                 self.note_natural(join, &common);
                 let (merged, on) = self.using(kind, &common, &left_columns, &right_columns)?;
-                (merged, on, None)
+                (merged, on, self.note_using(join))
             }
             (JoinConstraint::On(condition), _) => {
                 (Vec::new(), Some(self.join_condition(scope, condition, &left_sources, &right_sources)?), None)

@@ -78,6 +78,9 @@ pub(crate) struct ViewNotes {
     tables: Vec<(Arc<Table>, Vec<u32>, usize)>,
     /// Whether a join around the current item of FROM has an alias with names of columns.
     is_below_names: bool,
+    /// Names for merged columns of joins: they begin with what the statement nowhere contains, and are counted.
+    using_prefix: String,
+    using_count: usize,
     refusal: Option<Error>,
 }
 
@@ -87,7 +90,11 @@ pub(crate) struct ViewNotes {
 /// As [`crate::bind`]; 42P02 for a parameter; 0A000 for what a text cannot keep: constants of type `regclass`.
 pub fn bind_view(schema: &dyn Schema, sql: &str, query: &ast::Query) -> Result<NewView> {
     let mut binder = Binder::new(schema, &[]);
-    binder.notes = Some(ViewNotes::default());
+    let mut using_prefix = "joined".to_owned();
+    while sql.contains(&using_prefix) {
+        using_prefix.push('_');
+    }
+    binder.notes = Some(ViewNotes { using_prefix, ..ViewNotes::default() });
     binder.defines_view = true;
     binder.new_view(query).map_err(|error| placed_in(error, sql))
 }
@@ -305,6 +312,15 @@ impl Binder<'_> {
         }
     }
 
+    /// A name for the merged columns of a join, by which the text calls those that have no other.
+    pub(crate) fn note_using(&mut self, join: &ast::Join) -> Option<Ident> {
+        let notes = self.notes.as_mut()?;
+        notes.using_count += 1;
+        let alias = Ident::from(format!("{}_{}", notes.using_prefix, notes.using_count));
+        notes.rewrites.set_using_alias(join, alias.clone());
+        Some(alias)
+    }
+
     /// Notes a constant that was read by settings of the session.
     pub(crate) fn note_constant(&mut self, value: &Value, ty: TypeId, at: Place) {
         let Some(notes) = &mut self.notes else { return };
@@ -333,24 +349,48 @@ impl Binder<'_> {
     }
 
     /// A column with its item of FROM, as text; without it where another item hides that name, or none has it.
-    fn qualified(&self, scope: &Scope<'_>, column: &SourceColumn) -> String {
+    fn qualified(&mut self, scope: &Scope<'_>, column: &SourceColumn) -> String {
         let name = quoted_name(&column.name);
-        let ExprKind::Column(number) = column.expr.kind else { return name };
+        let ExprKind::Column(number) = column.expr.kind else { return self.merged(scope, column) };
         let has = |source: &Source| {
             let is_it = |one: &&SourceColumn| one.name == column.name;
             let mut named = source.columns.iter().filter(is_it);
             let found = named.next().is_some_and(|one| matches!(one.expr.kind, ExprKind::Column(of) if of == number));
             found && named.next().is_none()
         };
+        // Those that this statement gave to joins are for columns that are of no table.
+        let is_given = |source: &Source| {
+            self.notes.as_ref().is_some_and(|notes| source.name.as_str().starts_with(&notes.using_prefix))
+        };
         for level in scope.levels() {
             let tables = level.tables.borrow();
-            let mut of = tables.iter().filter(|source| source.by_table && !source.name.is_empty() && has(source));
+            let is_named = |source: &&Source| source.by_table && !source.name.is_empty() && !is_given(source);
+            let mut of = tables.iter().filter(|source| is_named(source) && has(source));
             if let Some(source) = of.next() {
                 let is_seen = scope.source(None, &source.name, Pos(0)).ok().flatten().is_some_and(|seen| has(&seen));
                 return if is_seen { format!("{}.{name}", quoted_name(&source.name)) } else { name };
             }
         }
         name
+    }
+
+    /// A column that joins merge and that is of no table: with the alias of a join where the name alone has several meanings.
+    fn merged(&mut self, scope: &Scope<'_>, column: &SourceColumn) -> String {
+        let name = quoted_name(&column.name);
+        let is_named = |one: &&SourceColumn| one.name == column.name;
+        let tables = scope.tables.borrow();
+        let visible = tables.iter().filter(|source| source.by_column).flat_map(|source| &source.columns);
+        if visible.filter(is_named).count() < 2 {
+            return name;
+        }
+        let has = |source: &&Source| source.columns.iter().any(|one| is_named(&one) && one.expr == column.expr);
+        let Some(join) = tables.iter().filter(|source| source.by_table && !source.name.is_empty()).find(has) else {
+            return name;
+        };
+        if let Some(notes) = &mut self.notes {
+            notes.rewrites.need_using_alias(&join.name);
+        }
+        format!("{}.{name}", quoted_name(&join.name))
     }
 }
 

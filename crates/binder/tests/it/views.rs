@@ -183,6 +183,28 @@ fn names_are_complete_and_stars_are_written_out() {
 }
 
 #[test]
+fn merged_columns_have_a_name_where_another_item_has_theirs() {
+    let full = "(VALUES (1)) AS a(i) FULL JOIN (VALUES (2)) AS b(i) USING (i)";
+    for (sql, expected) in [
+        (format!("SELECT * FROM {full}"), format!("SELECT i FROM {full}")),
+        (
+            format!("SELECT * FROM {full}, (VALUES (3)) AS c(i)"),
+            format!("SELECT joined_1.i, c.i FROM {full} AS joined_1, (VALUES (3)) AS c(i)"),
+        ),
+        (
+            format!("SELECT j.*, joined.* FROM ({full}) AS j, (VALUES (3)) AS joined(i)"),
+            format!("SELECT j.i, joined.i FROM ({full}) AS j, (VALUES (3)) AS joined(i)"),
+        ),
+        (
+            format!("SELECT * FROM (VALUES (3)) AS joined(i), {full}"),
+            format!("SELECT joined.i, joined__1.i FROM (VALUES (3)) AS joined(i), {full} AS joined__1"),
+        ),
+    ] {
+        assert_eq!(text(&sql), expected, "{sql}");
+    }
+}
+
+#[test]
 fn constants_of_times_do_not_depend_on_settings() {
     for (sql, expected) in [
         ("SELECT date '2024-02-01' AS d", "SELECT date '2024-02-01' AS d"),

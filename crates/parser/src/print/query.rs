@@ -344,6 +344,7 @@ impl Printer<'_> {
         self.breaks_joins = false;
         // The columns that NATURAL found.
         let common = self.rewrites.and_then(|rewrites| rewrites.common_columns(join));
+        let using_alias = self.rewrites.and_then(|rewrites| rewrites.using_alias(join));
         let is_natural = join.natural && common.is_none();
         self.put_if(breaks, "\n    ");
         self.put(if is_natural { " NATURAL" } else { "" });
@@ -373,12 +374,15 @@ impl Printer<'_> {
         }
         match (&join.constraint, common) {
             (_, Some([])) => self.put(" ON true"),
-            (_, Some(columns)) => self.opt_parens(" USING ", columns, |out, name| out.ident(name)),
+            (_, Some(columns)) => {
+                self.opt_parens(" USING ", columns, |out, name| out.ident(name));
+                self.opt(" AS ", using_alias, |out, alias| out.ident(alias));
+            }
             (JoinConstraint::None, None) => {}
             (JoinConstraint::On(on), None) => self.opt(" ON ", Some(on), Self::expr),
             (JoinConstraint::Using(columns, alias), None) => {
                 self.opt_parens(" USING ", columns, |out, name| out.ident(name));
-                self.opt(" AS ", alias.as_ref(), |out, alias| out.ident(alias));
+                self.opt(" AS ", alias.as_ref().or(using_alias), |out, alias| out.ident(alias));
             }
         }
         self.put_if(join.alias.is_some(), ")");

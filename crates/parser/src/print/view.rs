@@ -1,6 +1,6 @@
 //! Queries of views: as text that means the same for ever, and as users see them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{Printer, quoted_name};
 use crate::ast::{
@@ -26,6 +26,9 @@ pub struct Rewrites {
     functions: HashMap<u32, String>,
     /// Columns that the sides of NATURAL joins have in common.
     common: HashMap<usize, Vec<Ident>>,
+    /// Aliases for the merged columns of joins, which are printed if [`Rewrites::need_using_alias`] was called.
+    using_aliases: HashMap<usize, Ident>,
+    needed_aliases: HashSet<Ident>,
 }
 
 /// What is printed in place of a table in FROM.
@@ -81,6 +84,16 @@ impl Rewrites {
         self.common.insert(address(join), columns);
     }
 
+    /// An alias for the merged columns of a join (`USING (…) AS alias`), for the case that a text needs it.
+    pub fn set_using_alias(&mut self, join: &Join, alias: Ident) {
+        self.using_aliases.insert(address(join), alias);
+    }
+
+    /// Notes that a text calls merged columns by this alias.
+    pub fn need_using_alias(&mut self, alias: &Ident) {
+        self.needed_aliases.insert(alias.clone());
+    }
+
     pub(super) fn text_of(&self, expr: &Expr) -> Option<&str> {
         let found = match &expr.kind {
             ExprKind::Wildcard(_) => self.stars.get(&address(expr)),
@@ -104,6 +117,10 @@ impl Rewrites {
 
     pub(super) fn common_columns(&self, join: &Join) -> Option<&[Ident]> {
         self.common.get(&address(join)).map(Vec::as_slice)
+    }
+
+    pub(super) fn using_alias(&self, join: &Join) -> Option<&Ident> {
+        self.using_aliases.get(&address(join)).filter(|alias| self.needed_aliases.contains(*alias))
     }
 }
 
