@@ -1,10 +1,12 @@
 //! Rows of `pg_catalog` and `information_schema` for views, and their definitions as text.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use model::{CheckOption, Materialized, ViewRef, ViewReference, ViewSpec};
-use parser::ast::{Alias, Expr, ExprKind, Ident, Relation, Statement, TableExpr, TypeName, Visitor};
+use parser::ast::{
+    Alias, Expr, ExprKind, Ident, Join, JoinConstraint, Relation, Statement, TableExpr, TypeName, Visitor,
+};
 use parser::print::{RelationText, Rewrites, view_definition};
 
 use crate::cells::{Cell, Row, row};
@@ -231,7 +233,8 @@ pub(crate) fn definition(facts: &StatementFacts, view: &ViewSpec) -> Option<Stri
     let statement = parser::parse_all(&view.query).ok()?.pop()?.statement;
     let Statement::Query(query) = statement else { return None };
     let names: Vec<Ident> = view.columns.iter().map(|column| Ident::new(&column.name)).collect();
-    let mut present = PresentNames { facts, references: HashMap::new(), rewrites: Rewrites::default() };
+    let mut present =
+        PresentNames { facts, references: HashMap::new(), joined: HashMap::new(), rewrites: Rewrites::default() };
     for reference in &view.references {
         present.references.insert((&reference.name.schema, &reference.name.table), reference);
     }
@@ -244,7 +247,18 @@ struct PresentNames<'a> {
     facts: &'a StatementFacts,
     /// By schema and name in the text.
     references: HashMap<(&'a str, &'a str), &'a ViewReference>,
+    /// What the joins around a table ask of its columns, by the place of its name.
+    joined: HashMap<u32, Joined>,
     rewrites: Rewrites,
+}
+
+/// What joins around a table ask of the columns that the text does not know, as those that were added later.
+#[derive(Default)]
+struct Joined {
+    /// Names that they must not have: those of USING, and of the columns that an alias of a join makes its own.
+    taken: HashSet<String>,
+    /// Whether there must be none: the alias of a join counts the columns.
+    is_counted: bool,
 }
 
 impl Visitor for PresentNames<'_> {
@@ -269,9 +283,11 @@ impl Visitor for PresentNames<'_> {
     }
 
     fn enter_table_expr(&mut self, table: &TableExpr) -> ControlFlow<()> {
+        if let TableExpr::Join(join) = table {
+            self.note_join(join);
+        }
         if let TableExpr::Relation(relation) = table
-            && let Some(schema) = relation.name.schema()
-            && let Some(reference) = self.references.get(&(schema, relation.name.name.as_str()))
+            && let Some(reference) = self.reference(relation)
             && let Some(text) = self.text(relation, reference)
         {
             self.rewrites.set_relation(relation.name.at, text);
@@ -281,24 +297,81 @@ impl Visitor for PresentNames<'_> {
 }
 
 impl PresentNames<'_> {
+    fn reference(&self, relation: &Relation) -> Option<&ViewReference> {
+        self.references.get(&(relation.name.schema()?, relation.name.name.as_str())).copied()
+    }
+
+    /// Notes what a join asks of the tables below it.
+    fn note_join(&mut self, join: &Join) {
+        let mut below = Vec::new();
+        relations(&join.left, &mut below);
+        relations(&join.right, &mut below);
+        let mut taken: HashSet<String> = HashSet::new();
+        if let JoinConstraint::Using(names, _) = &join.constraint {
+            taken.extend(names.iter().map(|name| name.as_str().to_owned()));
+        }
+        if join.alias.is_some() {
+            let references = below.iter().filter_map(|relation| self.reference(relation));
+            taken.extend(references.flat_map(|reference| reference.columns.iter().map(|column| column.name.clone())));
+        }
+        let is_counted = join.alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
+        for relation in below {
+            let joined = self.joined.entry(relation.name.at.0).or_default();
+            joined.taken.extend(taken.iter().cloned());
+            joined.is_counted |= is_counted;
+        }
+    }
+
     fn text(&self, relation: &Relation, reference: &ViewReference) -> Option<RelationText> {
         let class = Class::by_oid(&self.facts.catalog, oids::of_number(reference.object, Part::Table))?;
         let old = &relation.name.name;
         let present: Vec<(u32, &str)> = columns(class);
-        let is_renamed = |(number, name): &(u32, &str)| {
-            reference.columns.iter().any(|one| one.number == *number && one.name != *name)
+        let known = |number: u32| reference.columns.iter().find(|one| one.number == number);
+        let none = Joined::default();
+        let joined = self.joined.get(&relation.name.at.0).unwrap_or(&none);
+        let name = names::relation_name(self.facts, class);
+        let is_plain = !relation.only && relation.sample.is_none() && relation.as_of.is_none();
+        if joined.is_counted && is_plain && present.iter().any(|(number, _)| known(*number).is_none()) {
+            let alias = relation.alias.clone().unwrap_or_else(|| Alias { name: old.clone(), columns: Vec::new() });
+            return Some(RelationText { name: known_rows(&name, reference, &present), alias: Some(alias) });
+        }
+        let is_other = |(number, name): &(u32, &str)| match known(*number) {
+            Some(column) => column.name != *name,
+            None => joined.taken.contains(*name),
         };
         let mut alias = relation.alias.clone();
         if class.name() != old.as_str() && alias.is_none() {
             alias = Some(Alias { name: old.clone(), columns: Vec::new() });
         }
-        if present.iter().any(is_renamed) {
+        if present.iter().any(is_other) {
             let mut renamed = alias.unwrap_or_else(|| Alias { name: old.clone(), columns: Vec::new() });
-            renamed.columns = old_columns(&renamed.columns, reference, &present);
+            renamed.columns = old_columns(&renamed.columns, reference, &present, &joined.taken);
             alias = Some(renamed);
         }
-        Some(RelationText { name: names::relation_name(self.facts, class), alias })
+        Some(RelationText { name, alias })
     }
+}
+
+/// The tables of a tree of joins.
+fn relations<'t>(table: &'t TableExpr, out: &mut Vec<&'t Relation>) {
+    match table {
+        TableExpr::Relation(relation) => out.push(relation),
+        TableExpr::Join(join) => {
+            relations(&join.left, out);
+            relations(&join.right, out);
+        }
+        _ => {}
+    }
+}
+
+/// The columns of a table that the text knows, as a derived table.
+fn known_rows(table: &str, reference: &ViewReference, present: &[(u32, &str)]) -> String {
+    let items = present.iter().filter_map(|(number, name)| {
+        let known = reference.columns.iter().find(|one| one.number == *number)?;
+        let item = names::quote_ident(name);
+        Some(if known.name == *name { item } else { format!("{item} AS {}", names::quote_ident(&known.name)) })
+    });
+    format!("(SELECT {} FROM {table})", items.collect::<Vec<_>>().join(", "))
 }
 
 /// Numbers and names of the columns that a table or view has now.
@@ -312,13 +385,18 @@ fn columns(class: Class<'_>) -> Vec<(u32, &str)> {
 }
 
 /// The names by which the text knows the columns. Columns that it does not know get names that it does not use.
-fn old_columns(written: &[Ident], reference: &ViewReference, present: &[(u32, &str)]) -> Vec<Ident> {
+fn old_columns(
+    written: &[Ident],
+    reference: &ViewReference,
+    present: &[(u32, &str)],
+    taken: &HashSet<String>,
+) -> Vec<Ident> {
     let known = |number: u32| reference.columns.iter().find(|one| one.number == number).map(|one| one.name.as_str());
     let mut names: Vec<Ident> = Vec::with_capacity(present.len());
     for (at, (number, name)) in present.iter().enumerate() {
         let own = written.get(at).cloned().or_else(|| known(*number).map(Ident::new));
         names.push(own.unwrap_or_else(|| {
-            let is_used = |name: &str| reference.columns.iter().any(|one| one.name == name);
+            let is_used = |name: &str| taken.contains(name) || reference.columns.iter().any(|one| one.name == name);
             let free = (0..).map(|n| if n == 0 { (*name).to_owned() } else { format!("{name}_{n}") });
             Ident::from(free.into_iter().find(|name| !is_used(name)).unwrap_or_default())
         }));
