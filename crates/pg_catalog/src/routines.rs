@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use catalog::{TypeId, builtin};
 use model::{
-    Error, Result, RoutineLanguage, RoutineMode, RoutineParameter, RoutineSpec, RoutineVolatility, SqlState, TableId,
-    TableName, user_types,
+    Error, Result, RoutineLanguage, RoutineMode, RoutineParameter, RoutineSpec, RoutineVolatility, SqlState,
+    TEMPORARY_SCHEMA, TableId, TableName, user_types,
 };
 
 use crate::cells::{Cell, Row, row};
@@ -39,7 +39,12 @@ pub(crate) fn is_visible(facts: &StatementFacts, routine: &RoutineSpec) -> bool 
         let name = TableName { schema: schema.to_owned(), table: routine.name.table.clone() };
         facts.catalog.routines_named(&name).any(|other| other.input_types() == routine.input_types())
     };
-    facts.search_path.iter().find(|schema| is_hidden(schema)) == Some(&routine.name.schema)
+    searched(facts).find(|schema| is_hidden(schema)) == Some(&routine.name.schema)
+}
+
+/// Schemas in which functions are looked for: not that of temporary objects.
+fn searched(facts: &StatementFacts) -> impl Iterator<Item = &String> {
+    facts.search_path.iter().filter(|schema| !schema.starts_with(TEMPORARY_SCHEMA))
 }
 
 /// Its name as a `regproc`, or with the types of its parameters as a `regprocedure`.
@@ -74,7 +79,7 @@ pub(crate) fn number(facts: &StatementFacts, text: &str, with_parameters: bool) 
     };
     let parts = names::split_name(name).ok_or_else(missing)?;
     let (schemas, name) = match parts.as_slice() {
-        [name] => (facts.search_path.clone(), name),
+        [name] => (searched(facts).cloned().collect(), name),
         [schema, name] => (vec![schema.clone()], name),
         _ => return Err(missing()),
     };

@@ -423,7 +423,7 @@ pub(crate) struct Request {
     pub(crate) reply: SyncSender<Result<Vec<Value>>>,
 }
 
-/// The functions with a name: of a schema, or of all schemas of the search path.
+/// The functions with a name: of a schema, or of all schemas of the search path but that of temporary objects.
 pub(crate) fn named(catalog: &Catalog, settings: &Settings, schema: Option<&str>, name: &str) -> Vec<Arc<Routine>> {
     if !catalog.has_routines() {
         return Vec::new();
@@ -431,8 +431,7 @@ pub(crate) fn named(catalog: &Catalog, settings: &Settings, schema: Option<&str>
     let mut found: Vec<Arc<Routine>> = Vec::new();
     let path = match schema {
         Some(schema) => vec![settings.schema(schema).to_owned()],
-        // Functions in the schema of temporary objects are found by their qualified name only, as in PostgreSQL.
-        None => settings.creation_path(),
+        None => settings.function_path(),
     };
     for schema in path {
         let name = TableName { schema, table: name.to_owned() };

@@ -333,6 +333,13 @@ impl Settings {
         self.derived.search_path.iter().map(|schema| self.schema(schema).to_owned()).collect()
     }
 
+    /// Schemas in which functions are looked for by their name alone. As in PostgreSQL, that of temporary objects is none of
+    /// them, even if `search_path` has it: a name in a statement must not be taken over by whoever may create a function there.
+    pub(crate) fn function_path(&self) -> Vec<String> {
+        let is_temporary = |schema: &str| schema == TEMPORARY || schema.starts_with(TEMPORARY_SCHEMA);
+        self.derived.search_path.iter().filter(|schema| !is_temporary(schema)).cloned().collect()
+    }
+
     /// The schema that a qualifier means. Those of other sessions' temporary objects are not found.
     pub(crate) fn schema<'a>(&'a self, qualifier: &'a str) -> &'a str {
         match &self.temporary {

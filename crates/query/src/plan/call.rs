@@ -84,7 +84,7 @@ impl Planned {
             .collect();
         let schemas = match written.name.schema() {
             Some(schema) => vec![context.settings.schema(schema).to_owned()],
-            None => context.settings.creation_path(),
+            None => context.settings.function_path(),
         };
         let mut routines: Vec<&RoutineRef> = Vec::new();
         for schema in schemas {

@@ -615,7 +615,7 @@ pub(crate) fn find(session: &mut Session, kind: ObjectKind, signature: &Function
     let catalog = context.reads.snapshot.catalog();
     let schemas = match signature.name.schema() {
         Some(schema) => vec![context.settings.schema(schema).to_owned()],
-        None => context.settings.creation_path(),
+        None => context.settings.function_path(),
     };
     let what = word(kind);
     let types = match &signature.args {

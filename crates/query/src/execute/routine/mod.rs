@@ -601,7 +601,7 @@ pub(crate) fn signature(session: &Session, routine: &RoutineRef) -> String {
     let types: Vec<String> =
         routine.inputs().map(|parameter| catalog::builtin().type_name(value_type(parameter.ty))).collect();
     let name = parser::print::quoted_name(&routine.name.table);
-    let is_visible = session.settings.search_path().contains(&routine.name.schema);
+    let is_visible = session.settings.function_path().contains(&routine.name.schema);
     let schema =
         if is_visible { String::new() } else { format!("{}.", parser::print::quoted_name(&routine.name.schema)) };
     format!("{schema}{name}({})", types.join(","))
