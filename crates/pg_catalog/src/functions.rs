@@ -229,7 +229,9 @@ const SPECS: &[Spec] = &[
     // Sizes.
     spec("pg_relation_size pg_table_size", (1, 2), |call| result(size(call, false))),
     spec("pg_total_relation_size", (1, 1), |call| result(size(call, true))),
-    spec("pg_indexes_size", (1, 1), |call| result(size(call, true) - size(call, false))),
+    spec("pg_indexes_size", (1, 1), |call| {
+        result(size(call, true).zip(size(call, false)).map(|(whole, table)| whole - table))
+    }),
     spec("pg_tablespace_size", (1, 1), |_| result(0_i32)),
     spec("pg_database_size", (1, 1), |call| result(call.facts.server.database_bytes())),
     spec("pg_stat_get_numscans pg_stat_get_tuples_inserted pg_stat_get_live_tuples", (1, 1), |_| result(0_i32)),
@@ -258,10 +260,13 @@ const PRIVILEGES: &str = "has_table_privilege has_any_column_privilege has_colum
     has_function_privilege has_sequence_privilege has_language_privilege has_tablespace_privilege has_type_privilege \
     has_server_privilege has_foreign_data_wrapper_privilege pg_has_role";
 
-/// Bytes of a relation; `whole` includes its indexes.
-fn size(call: &Call<'_>, whole: bool) -> i64 {
-    let server = &call.facts.server;
-    let bytes = match call.found(0) {
+/// Bytes of a relation, `None` for the number of none; `whole` includes its indexes.
+fn size(call: &Call<'_>, whole: bool) -> Option<i64> {
+    let (server, found, oid) = (&call.facts.server, call.found(0), call.class(0)?);
+    if found.is_none() && !relations::RELATIONS.iter().any(|relation| relation.oid == oid) {
+        return None;
+    }
+    let bytes = match found {
         Some(Class::Columns(table)) => server.table_bytes(table.id),
         Some(Class::Rows(table)) => {
             server.row_table(table.id).map(|size| if whole { size.bytes } else { size.bytes - size.index_bytes() })
@@ -269,7 +274,7 @@ fn size(call: &Call<'_>, whole: bool) -> i64 {
         Some(Class::Index(table, index)) => server.row_table(table.id).and_then(|size| size.index(index.id)),
         Some(Class::Key(_) | Class::Sequence(_) | Class::View(_) | Class::Composite(_)) | None => None,
     };
-    bytes.unwrap_or(0)
+    Some(bytes.unwrap_or(0))
 }
 
 fn index_definition(call: &Call<'_>) -> Option<String> {
