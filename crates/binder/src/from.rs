@@ -488,7 +488,7 @@ impl Binder<'_> {
         }
         // A function with one OUT parameter gives values; they are named after it.
         let is_record = record.len() > 1 || routine.is_some() && !record.is_empty();
-        let names: Vec<Ident> = match (record.as_slice(), &item.alias) {
+        let mut names: Vec<Ident> = match (record.as_slice(), &item.alias) {
             (columns, _) if is_record => columns.iter().map(|(name, _)| Ident::new(name)).collect(),
             // The alias of a function of one column names that column too.
             (_, Some(alias)) if item.functions.len() == 1 && !alias.name.is_empty() => vec![alias.name.clone()],
@@ -499,7 +499,14 @@ impl Binder<'_> {
             _ => vec![name],
         };
         let types: Vec<TypeId> = if is_record { record.iter().map(|(_, ty)| *ty).collect() } else { vec![call.result] };
-        let columns = names.iter().zip(types).map(|(name, ty)| self.column(name, ty, -1)).collect();
+        let columns: Vec<u32> = names.iter().zip(types).map(|(name, ty)| self.column(name, ty, -1)).collect();
+        if let Some((schema, table)) = routine.as_ref().and_then(|routine| routine.rows_of.as_ref())
+            && let Some(table) = self.schema.table(Some(schema), table)?
+        {
+            let alias = item.alias.as_ref().filter(|_| item.functions.len() == 1);
+            self.note_table(&table, &columns, alias);
+            self.name_as_then(&table, &mut names);
+        }
         Ok((TableFunction { call, arguments, is_set, is_record, columns }, names))
     }
 

@@ -42,6 +42,8 @@ pub struct Routine {
     pub volatility: Volatility,
     /// Name, type and type modifier of the columns of a row that it returns.
     pub columns: Vec<(Box<str>, TypeId, i32)>,
+    /// Schema and name of the table or view whose rows it returns.
+    pub rows_of: Option<(Box<str>, Box<str>)>,
     /// Name of its only OUT parameter.
     pub output: Option<Box<str>>,
     /// The expression that it computes, if it is in SQL and does nothing else.

@@ -74,7 +74,8 @@ pub struct NewView {
 #[derive(Default)]
 pub(crate) struct ViewNotes {
     rewrites: Rewrites,
-    /// Tables and views with the numbers of their columns, and how many columns an alias names.
+    /// Tables and views, also those whose rows functions return, with the numbers of their columns, and how many columns an
+    /// alias names.
     tables: Vec<(Arc<Table>, Vec<u32>, usize)>,
     /// Whether a join around the current item of FROM has an alias with names of columns.
     is_below_names: bool,
@@ -133,6 +134,17 @@ impl Binder<'_> {
             }
         }
         Ok((self.table(name)?, None))
+    }
+
+    /// Gives the columns of a function that returns rows of a table the names by which the text of a view knows them.
+    pub(crate) fn name_as_then(&self, table: &Table, names: &mut [Ident]) {
+        let view = self.views.last();
+        let reference = view.and_then(|view| view.tables.iter().find(|one| one.table.oid == table.oid));
+        for (at, name) in reference.iter().flat_map(|reference| &reference.columns) {
+            if let Some(column) = names.get_mut(*at) {
+                *column = Ident::new(name);
+            }
+        }
     }
 
     /// A view as an item of FROM.
@@ -221,7 +233,7 @@ impl Binder<'_> {
         }
     }
 
-    /// Notes a table or view that the query of a new view names.
+    /// Notes a table or view that the query of a new view names, or whose rows a function in it returns.
     pub(crate) fn note_table(&mut self, table: &Arc<Table>, columns: &[u32], alias: Option<&Alias>) {
         let Some(notes) = &mut self.notes else { return };
         if table.is_of_system() {

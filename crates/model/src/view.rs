@@ -88,7 +88,7 @@ pub struct ViewColumn {
     pub typmod: i32,
 }
 
-/// A table or view that the query of a view names.
+/// A table or view that the query of a view names, or whose rows a function in it returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewReference {
     /// The name in the text of the query. It is the name when the view was created.

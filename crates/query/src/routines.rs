@@ -216,9 +216,17 @@ pub(crate) fn described(routine: &RoutineSpec, catalog: &Catalog) -> Routine {
             RoutineVolatility::Volatile => Volatility::Volatile,
         },
         columns: shape.iter().flat_map(|shape| shape.iter().cloned()).collect(),
+        rows_of: rows_of(routine.result, catalog),
         output: output.map(|parameter| parameter.name.as_str()).filter(|name| !name.is_empty()).map(Into::into),
         inline: if shape.is_none() { inline(routine) } else { None },
     }
+}
+
+/// Schema and name of the table or view of a row type.
+fn rows_of(ty: u32, catalog: &Catalog) -> Option<(Box<str>, Box<str>)> {
+    let (TableId(table), Part::RowType) = table_of(ty).filter(|_| !user_types::is_user(ty))? else { return None };
+    let name = catalog.name_of(table)?;
+    Some((name.schema.as_str().into(), name.table.as_str().into()))
 }
 
 /// The expression that a function in SQL computes, if that is all that it does.
