@@ -276,10 +276,6 @@ impl Binder<'_> {
     /// The columns of a row that a function returns, as `(f(x)).*` names them.
     fn fields(&mut self, scope: &Scope<'_>, of: &ast::Indirection, at: Pos) -> Result<Vec<(Ident, Expr)>> {
         let [Step::All] = of.steps.as_slice() else { return Err(unsupported("the star of this row", at)) };
-        // The query of a view would not have the columns.
-        if self.notes.is_some() {
-            return Err(unsupported("the star of a row in a view", at));
-        }
         let value = self.expr(scope, &of.expr)?;
         let columns = self.row_columns(&value).ok_or_else(|| unsupported("the star of this row", at))?;
         let field = |(number, (name, ty)): (usize, (Box<str>, TypeId))| {
@@ -301,7 +297,9 @@ impl Binder<'_> {
                     targets.extend(columns.into_iter().map(visible));
                 }
                 Ast::Indirection(of) if matches!(of.steps.last(), Some(Step::All)) => {
-                    targets.extend(self.fields(scope, of, item.expr.at)?.into_iter().map(visible));
+                    let fields = self.fields(scope, of, item.expr.at)?;
+                    self.note_fields(&item.expr, &of.expr, &fields);
+                    targets.extend(fields.into_iter().map(visible));
                 }
                 _ => {
                     let expr = self.expr(scope, &item.expr)?;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use catalog::TypeId;
 use model::{Error, Result, SqlState, limits, user_types};
 use parser::ast::{self, Alias, Ident, Pos};
-use parser::print::{RelationText, Rewrites, quoted_name, quoted_text, rewritten};
+use parser::print::{RelationText, Rewrites, quoted_name, quoted_text, rewritten, rewritten_expr};
 use scalar::{Context, ExprKind, Place, Session, Value};
 
 use crate::binder::{Binder, Schema, error, placed_in};
@@ -306,6 +306,14 @@ impl Binder<'_> {
         if let Some(notes) = &mut self.notes {
             notes.rewrites.set_star(star, &items);
         }
+    }
+
+    /// Notes the fields that the star of a row stands for.
+    pub(crate) fn note_fields(&mut self, star: &ast::Expr, row: &ast::Expr, fields: &[(Ident, scalar::Expr)]) {
+        let Some(notes) = &mut self.notes else { return };
+        let row = rewritten_expr(row, &notes.rewrites);
+        let items: Vec<String> = fields.iter().map(|(name, _)| format!("({row}).{}", quoted_name(name))).collect();
+        notes.rewrites.set_star(star, &items);
     }
 
     /// Notes the name of an item of a select list that has none in the text.

@@ -205,6 +205,17 @@ fn merged_columns_have_a_name_where_another_item_has_theirs() {
 }
 
 #[test]
+fn stars_of_rows_are_written_out() {
+    let name = tables().tables.keys().next().expect("a table").clone();
+    let first = tables().tables[&name].columns[0].name.to_string();
+    let of = format!("jsonb_each(to_jsonb({name}.{first}))");
+    assert_eq!(
+        text(&format!("SELECT (jsonb_each(to_jsonb({first}))).* FROM {name}")),
+        format!("SELECT ({of}).key, ({of}).value FROM public.{name}")
+    );
+}
+
+#[test]
 fn constants_of_times_do_not_depend_on_settings() {
     for (sql, expected) in [
         ("SELECT date '2024-02-01' AS d", "SELECT date '2024-02-01' AS d"),

@@ -14,7 +14,7 @@ mod table;
 mod utility;
 mod view;
 
-pub use view::{RelationText, Rewrites, rewritten, view_definition};
+pub use view::{RelationText, Rewrites, rewritten, rewritten_expr, view_definition};
 
 use std::fmt;
 

@@ -14,7 +14,7 @@ use crate::ast::{
 pub struct Rewrites {
     /// Names and constants, by place.
     exprs: HashMap<u32, String>,
-    /// `*` and `t.*` in a select list.
+    /// `*`, `t.*` and `(row).*` in a select list.
     stars: HashMap<usize, String>,
     /// Names of columns of a select list that were not written.
     aliases: HashMap<usize, Ident>,
@@ -59,7 +59,7 @@ impl Rewrites {
         self.types.get(&at.0).map(String::as_str)
     }
 
-    /// The items that a `*` of a select list stands for.
+    /// The items that a `*` of a select list stands for, also that of a row (`(row).*`).
     pub fn set_star(&mut self, star: &Expr, items: &[String]) {
         self.stars.insert(address(star), items.join(", "));
     }
@@ -96,7 +96,7 @@ impl Rewrites {
 
     pub(super) fn text_of(&self, expr: &Expr) -> Option<&str> {
         let found = match &expr.kind {
-            ExprKind::Wildcard(_) => self.stars.get(&address(expr)),
+            ExprKind::Wildcard(_) | ExprKind::Indirection(_) => self.stars.get(&address(expr)),
             ExprKind::Column(_) | ExprKind::Path(_) | ExprKind::String(_) => self.exprs.get(&expr.at.0),
             _ => None,
         };
@@ -136,6 +136,14 @@ pub(super) struct Layout<'r> {
 pub fn rewritten(query: &Query, rewrites: &Rewrites) -> String {
     let mut printer = Printer { rewrites: Some(rewrites), ..Printer::default() };
     printer.query(query);
+    printer.out
+}
+
+/// An expression with rewrites.
+#[must_use]
+pub fn rewritten_expr(expr: &Expr, rewrites: &Rewrites) -> String {
+    let mut printer = Printer { rewrites: Some(rewrites), ..Printer::default() };
+    printer.expr(expr);
     printer.out
 }
 
