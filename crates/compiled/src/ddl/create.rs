@@ -100,11 +100,6 @@ pub(super) fn create(
     draft.finish(TAG).map(Some)
 }
 
-/// Refuses a CREATE TABLE AS EXECUTE; `None` for a table of the other store.
-pub(super) fn refuse_execute(create: &ast::CreateTableAs) -> Result<Option<Definition>> {
-    if is_of_other_store(&create.options) { Ok(None) } else { Err(unsupported("CREATE TABLE AS EXECUTE")) }
-}
-
 fn is_of_other_store(options: &[RelOption]) -> bool {
     options.iter().any(|option| option.full_name() == "store" && text(option).as_deref() != Some("rows"))
 }

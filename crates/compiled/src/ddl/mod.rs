@@ -225,7 +225,6 @@ impl Notice {
 pub fn define(statement: &Statement, catalog: &dyn Catalog, session: Session<'_>) -> Result<Option<Definition>> {
     match statement {
         Statement::CreateTable(create) => create::create(create, catalog, session),
-        Statement::CreateTableAs(create) if !create.materialized_view => create::refuse_execute(create),
         Statement::AlterTable(alter) => match alter.kind {
             Kind::Table | Kind::View if let Some(view) = view::find(&alter.name, catalog)? => {
                 view::alter(&view, &alter.actions).map(Some)

@@ -1,4 +1,4 @@
-//! CREATE TABLE … AS: creates a table from the result of a query, in either store.
+//! CREATE TABLE … AS: creates a table from the result of a query or of a prepared one, in either store.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -7,25 +7,49 @@ use model::{Error, Result, SqlState, TableName, Type};
 use parser::ast::{self as tree, CreateTableAs, CreateTableSource, Insert, Pos, TargetTable, Visitor};
 use parser::print::{RelationText, Rewrites, quoted_name, rewritten};
 use pg::types::oid;
+use relational::types::Value;
 
 use crate::binding;
+use crate::execute::prepared_statements;
 use crate::result::{Arguments, Outcome};
 use crate::session::Session;
 use crate::statement::{Command, Parsed, Purpose};
 
+/// OIDs of the types of a query's parameters, and their values.
+type Parameters<'a> = (&'a [u32], &'a [Value]);
+
 /// Creates the table and fills it by INSERT.
 ///
 /// # Errors
-/// Those of the query, of CREATE TABLE and of INSERT; 42601 for more names than columns.
+/// Those of the query, of CREATE TABLE and of INSERT; 42601 for more names than columns; 42809 for EXECUTE of a statement that
+/// is no query.
 pub(crate) async fn execute(session: &mut Session, parsed: &Parsed, create: &CreateTableAs) -> Result<Outcome> {
-    let CreateTableSource::Query(query) = &create.source else {
-        return Err(Error::unsupported("CREATE TABLE … AS EXECUTE is not supported"));
+    let execute = match &create.source {
+        CreateTableSource::Query(query) => return made(session, parsed, create, (parsed, query), (&[], &[])).await,
+        CreateTableSource::Execute(execute) => execute,
     };
-    let columns = columns(session, parsed, create, query)?;
-    let source = settled(session, parsed, create, query)?;
+    let prepared = session.plan_named(&execute.name)?;
+    let statement = &prepared.0.statement.0;
+    let Command::Query(query) = &statement.command else {
+        return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, "prepared statement is not a SELECT"));
+    };
+    let values = prepared_statements::values(session, &prepared, &execute.name, &execute.args).await?;
+    made(session, parsed, create, (statement, query), (prepared.parameters(), &values)).await
+}
+
+/// Makes the table of a query, which is a part of a statement.
+async fn made(
+    session: &mut Session,
+    parsed: &Parsed,
+    create: &CreateTableAs,
+    (statement, query): (&Parsed, &tree::Query),
+    parameters: Parameters<'_>,
+) -> Result<Outcome> {
+    let columns = columns(session, statement, create, query, parameters.0)?;
+    let source = settled(session, statement, create, query)?;
     let table = definition(create, &columns)?;
     match session.define_table(parsed, &table).await?.1 {
-        Some(name) if !create.no_data => filled(session, parsed, &name, &source).await,
+        Some(name) if !create.no_data => filled(session, statement, &name, &source, parameters).await,
         // WITH NO DATA, or IF NOT EXISTS and the table exists.
         _ => Ok(Outcome::command("CREATE TABLE AS")),
     }
@@ -106,6 +130,7 @@ pub(super) async fn filled(
     parsed: &Parsed,
     table: &TableName,
     query: &tree::Query,
+    (types, values): Parameters<'_>,
 ) -> Result<Outcome> {
     let insert = Insert {
         with: None,
@@ -117,8 +142,11 @@ pub(super) async fn filled(
         returning: Vec::new(),
     };
     let insert = parsed.part(Command::Change(tree::Statement::Insert(Box::new(insert))), Purpose::Shown);
-    let prepared = session.plan_statement(&insert, &[])?;
-    let executed = session.execute_into(&prepared, Arguments::Values(&[]), None).await?;
+    let prepared = session.plan_statement(&insert, types)?;
+    let executed = match values {
+        [] => session.execute_into(&prepared, Arguments::Values(&[]), None).await?,
+        values => prepared_statements::run(session, &prepared, values, None).await?,
+    };
     let crate::result::Executed::Outcome(Outcome::Command { tag }) = executed else {
         return Err(Error::bug("an INSERT that gives rows"));
     };
@@ -136,15 +164,16 @@ pub(super) fn definition(create: &CreateTableAs, columns: &[String]) -> Result<t
     Ok(tree::CreateTable { name, persistence, if_not_exists, access_method, options, on_commit, tablespace, ..*shell })
 }
 
-/// The columns of the query as definitions, with the given names.
-pub(super) fn columns(
+/// The columns of the query as definitions, with the given names. `types`: those of its parameters.
+fn columns(
     session: &mut Session,
     parsed: &Parsed,
     create: &CreateTableAs,
     query: &tree::Query,
+    types: &[u32],
 ) -> Result<Vec<String>> {
     let query = parsed.part(Command::Query(Box::new(query.clone())), Purpose::Shown);
-    let planned = session.plan_statement(&query, &[])?;
+    let planned = session.plan_statement(&query, types)?;
     let found = planned.columns().unwrap_or_default();
     column_list(&create.columns, found.iter().map(|column| (column.name.as_str(), column.oid, column.typmod)))
 }

@@ -49,10 +49,7 @@ pub(crate) async fn execute(session: &mut Session, parsed: &Parsed, statement: &
         Statement::Listen(channel) => notify::listen(session, channel),
         Statement::Unlisten(channel) => Ok(notify::unlisten(session, channel.as_deref())),
         Statement::Notify(notify) => notify::notify(session, notify),
-        Statement::CreateTableAs(create) if create.materialized_view => {
-            Box::pin(materialized_view::create(session, parsed, create)).await
-        }
-        Statement::CreateTableAs(_) => Err(Error::unsupported("CREATE TABLE AS EXECUTE is not supported")),
+        Statement::CreateTableAs(create) => Box::pin(materialized_view::create(session, parsed, create)).await,
         Statement::RefreshMaterializedView(refresh) => {
             Box::pin(materialized_view::refresh(session, parsed, refresh)).await
         }
@@ -66,7 +63,6 @@ fn words(sql: &str, statement: &Statement) -> String {
     let count = match statement {
         Statement::Unsupported { command } => return (*command).to_owned(),
         Statement::Do(_) | Statement::Load(_) | Statement::Call(_) | Statement::Grant(_) | Statement::GrantRole(_) => 1,
-        Statement::CreateTableAs(_) => 3,
         _ => 2,
     };
     let words = sql.split_whitespace().take_while(|word| word.chars().all(|c| c.is_ascii_alphabetic()));

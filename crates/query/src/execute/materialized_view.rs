@@ -67,7 +67,7 @@ pub(super) async fn create(session: &mut Session, parsed: &Parsed, create: &Crea
     };
     let outcome = match create.no_data {
         true => Outcome::command(CREATE),
-        false => create_as::filled(session, parsed, &name, &source).await?,
+        false => create_as::filled(session, parsed, &name, &source, (&[], &[])).await?,
     };
     let context = session.context_of_newest();
     let rows = context.reads.snapshot.row_table(&name)?;
@@ -122,7 +122,7 @@ pub(super) async fn refresh(
             let Some(parser::ast::Statement::Query(select)) = statement else {
                 return Err(Error::bug("no query of a materialized view"));
             };
-            let filled = create_as::filled(session, parsed, &view.name, &select).await;
+            let filled = create_as::filled(session, parsed, &view.name, &select, (&[], &[])).await;
             filled.map_err(Error::without_position)?;
             Materialized::Populated
         }

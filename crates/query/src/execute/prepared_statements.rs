@@ -40,23 +40,41 @@ pub(crate) async fn execute(
     arguments: &[Expr],
     messages: Option<Messages<'_>>,
 ) -> Result<Executed> {
-    if prepared.parameters().len() != arguments.len() {
-        let text = format!("wrong number of parameters for prepared statement \"{name}\"");
-        let (expected, given) = (prepared.parameters().len(), arguments.len());
-        return Err(Error::new(SqlState::SYNTAX_ERROR, text)
-            .with_detail(format!("expected {expected} parameters but got {given}")));
-    }
-    let values = values(session, arguments, prepared.parameters()).await?;
+    let values = values(session, prepared, name, arguments).await?;
+    run(session, prepared, &values, messages).await
+}
+
+/// Runs a statement with values of its parameters.
+pub(super) async fn run(
+    session: &mut Session,
+    prepared: &Prepared,
+    values: &[Value],
+    messages: Option<Messages<'_>>,
+) -> Result<Executed> {
     let Plan::Rows(plan) = &prepared.0.plan else {
-        return session.execute_into(prepared, Arguments::Values(&values), messages).await;
+        return session.execute_into(prepared, Arguments::Values(values), messages).await;
     };
-    let bound = plan.constants(session, &values)?;
+    let bound = plan.constants(session, values)?;
     session.execute_into(prepared, Arguments::Bound(&bound), messages).await
 }
 
-/// The values of the arguments for parameters of these types: most constants are taken directly, expressions are evaluated
-/// and cast.
-async fn values(session: &mut Session, arguments: &[Expr], types: &[u32]) -> Result<Vec<Value>> {
+/// The values of the arguments of EXECUTE: most constants are taken directly, expressions are evaluated and cast.
+///
+/// # Errors
+/// 42601 for another number of arguments than the statement has parameters; those of evaluating and casting.
+pub(super) async fn values(
+    session: &mut Session,
+    prepared: &Prepared,
+    name: &str,
+    arguments: &[Expr],
+) -> Result<Vec<Value>> {
+    let types = prepared.parameters();
+    if types.len() != arguments.len() {
+        let text = format!("wrong number of parameters for prepared statement \"{name}\"");
+        let (expected, given) = (types.len(), arguments.len());
+        return Err(Error::new(SqlState::SYNTAX_ERROR, text)
+            .with_detail(format!("expected {expected} parameters but got {given}")));
+    }
     let constants: Vec<Result<Value>> = arguments.iter().zip(types).map(|(expr, ty)| constant(expr, *ty)).collect();
     let numbered = arguments.iter().zip(types).enumerate();
     let open: Vec<Argument<'_>> = constants

@@ -326,11 +326,7 @@ fn data_command(statement: tree::Statement) -> std::result::Result<Command, tree
         },
         change @ (S::Insert(_) | S::Update(_) | S::Delete(_) | S::Merge(_)) => Command::Change(change),
         S::Execute(execute) => Command::Execute(execute),
-        S::CreateTableAs(create)
-            if !create.materialized_view && matches!(create.source, tree::CreateTableSource::Query(_)) =>
-        {
-            Command::CreateTableAs(create)
-        }
+        S::CreateTableAs(create) if !create.materialized_view => Command::CreateTableAs(create),
         other => return Err(other),
     })
 }
