@@ -106,19 +106,8 @@ impl Binder<'_> {
         let generated = self.generated(&table, &new)?;
         let checks = self.row_checks(&changed, &new)?;
         let system = self.outer.system.of(&new);
-        let mut insert = Insert {
-            table,
-            source,
-            row,
-            parts,
-            generated,
-            conflict,
-            checks,
-            new,
-            system,
-            returning,
-            tableoid: None,
-        };
+        let mut insert =
+            Insert { table, source, row, parts, generated, conflict, checks, new, system, returning, tableoid: None };
         if let Some(column) = tableoid
             && (self.subqueries.len() > queries || reads(&insert, column))
         {

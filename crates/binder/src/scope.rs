@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-
 use model::{Error, Result, SqlState};
 use parser::ast::{Ident, Locking, Pos};
 use rustc_hash::FxHashSet;

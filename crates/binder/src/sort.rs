@@ -175,7 +175,10 @@ fn is_column_of(scope: &Scope<'_>, name: &Ident) -> bool {
     let tables = scope.tables.borrow();
     let mut columns = tables.iter().filter(|source| source.by_column).flat_map(|source| &source.columns);
     columns.any(|column| column.name == *name)
-        || matches!(scope.parent.map(|parent| parent.name(name, ast::Pos(0))), Some(Ok(Found::Column(_) | Found::System(_))))
+        || matches!(
+            scope.parent.map(|parent| parent.name(name, ast::Pos(0))),
+            Some(Ok(Found::Column(_) | Found::System(_)))
+        )
 }
 
 /// Whether the order is descending, and whether NULLs come first.

@@ -529,7 +529,9 @@ impl Rel {
     pub fn outputs(&self, into: &mut Vec<u32>) {
         match self {
             Rel::Single => {}
-            Rel::Scan { columns, system, .. } => into.extend(columns.iter().chain(system.iter().map(|(_, number)| number))),
+            Rel::Scan { columns, system, .. } => {
+                into.extend(columns.iter().chain(system.iter().map(|(_, number)| number)))
+            }
             Rel::Values { columns, .. }
             | Rel::Cte { columns, .. }
             | Rel::WorkTable { columns, .. }

@@ -354,7 +354,8 @@ fn read_system(slot: usize, column: SystemColumn, table: &RowTable, frame: &Fram
         return Ok(Datum::Oid(0));
     }
     let stamp = table.stamp(record, row, frame.ctx.guard);
-    let stamp = stamp.ok_or_else(|| Error::bug(format!("no version of record {} has the row that was read", record.0)))?;
+    let stamp =
+        stamp.ok_or_else(|| Error::bug(format!("no version of record {} has the row that was read", record.0)))?;
     Ok(match column {
         SystemColumn::Ctid => Datum::Int8(scalar::tid_of(record.0, stamp)),
         _ => Datum::Oid(stamp),

@@ -576,7 +576,8 @@ fn without_tests(access: &Access, changes: impl Fn(&Expr) -> bool) -> Access {
 fn changes(expr: &Expr, fields: bool) -> bool {
     let mut changes = false;
     expr.visit(&mut |part| {
-        changes |= matches!(part, Expr::OuterValue(_)) || fields && matches!(part, Expr::Field { .. } | Expr::System { .. })
+        changes |=
+            matches!(part, Expr::OuterValue(_)) || fields && matches!(part, Expr::Field { .. } | Expr::System { .. })
     });
     changes
 }

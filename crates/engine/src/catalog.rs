@@ -432,6 +432,8 @@ impl Catalog {
         next.type_names.retain(|name, _| !name.is_temporary());
         next.type_oids.retain(|_, id| next.types.contains_key(id));
         next.relations.retain(|name, _| !name.is_temporary());
+        next.routines.retain(|_, routine| !routine.name.is_temporary());
+        next.routine_names.retain(|name, _| !name.is_temporary());
         next.schemas.retain(|schema| !schema.starts_with(TEMPORARY_SCHEMA));
         Some(next.check())
     }

@@ -148,7 +148,14 @@ fn value(expr: &Expr, session: &scalar::Session) -> Result<Value> {
     let (arena, guard, zone) = (Bump::new(), crossbeam_epoch::pin(), NoZone(session));
     let session = Session { check: &|_| Ok(()), now: 0, zone: &zone, numbers: None };
     let ctx = ExecContext::new(&[], &arena, &guard, session, SubPlans::default(), ReadSource::Nothing);
-    let frame = Frame { rows: &[], records: &[], ctx: &ctx, outer_values: Vec::new(), computed: Vec::new(), element: Datum::Null };
+    let frame = Frame {
+        rows: &[],
+        records: &[],
+        ctx: &ctx,
+        outer_values: Vec::new(),
+        computed: Vec::new(),
+        element: Datum::Null,
+    };
     Ok(Value::from(scalar::Value::of(&expr.eval(&frame)?)))
 }
 

@@ -83,7 +83,10 @@ impl Lowering<'_> {
                 }
                 _ => self.computation(expr),
             },
-            ExprKind::Quantified { all, call, operands } => self.quantified(*all, call, operands, expr),
+            ExprKind::Quantified { all, call, operands } => match self.rows_of_array(call, &operands[1]) {
+                Some((query, by)) => self.compared_with_subquery(query, *all, &operands[..1], &[by], false),
+                None => self.quantified(*all, call, operands, expr),
+            },
             ExprKind::InList { all, call, left, list } => match comparison(call) {
                 Some((by, ty)) if by == if *all { Comparison::NotEqual } else { Comparison::Equal } => {
                     let what = self.as_type(left, ty)?;
@@ -500,6 +503,19 @@ impl Lowering<'_> {
                 self.compared_with_subquery(query, *all, left, &types, *any_column)
             }
         }
+    }
+
+    /// The subquery of `ARRAY(subquery)` whose rows are compared one by one, and the comparison: `= ANY` of the array is IN of the
+    /// subquery.
+    fn rows_of_array(&self, call: &Call, array: &Bound) -> Option<(u32, (Comparison, Type))> {
+        let ExprKind::Subquery(subquery) = &array.kind else { return None };
+        if !matches!(subquery.kind, SubqueryKind::Array) {
+            return None;
+        }
+        let [column] = self.tree.subqueries[subquery.query as usize].columns[..] else { return None };
+        // Arrays become one with another dimension, of which elements are compared.
+        let is_array = builtin().element_of(self.tree.columns[column as usize].ty).is_some();
+        if is_array { None } else { comparison(call).map(|by| (subquery.query, by)) }
     }
 
     /// A scalar subquery or EXISTS.

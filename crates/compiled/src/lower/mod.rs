@@ -174,11 +174,26 @@ struct Tree<'q> {
 /// The definition of a column, and the level of the query that has it.
 #[derive(Clone)]
 enum Definition {
-    Field { level: usize, slot: usize, column: usize },
+    Field {
+        level: usize,
+        slot: usize,
+        column: usize,
+    },
     /// A system column of the row in a slot: as it was read, or as the statement has written it.
-    System { level: usize, slot: usize, column: SystemColumn, is_written: bool },
-    Computed { level: usize, at: usize },
-    Expr { level: usize, expr: Expr },
+    System {
+        level: usize,
+        slot: usize,
+        column: SystemColumn,
+        is_written: bool,
+    },
+    Computed {
+        level: usize,
+        at: usize,
+    },
+    Expr {
+        level: usize,
+        expr: Expr,
+    },
 }
 
 /// A query that is being lowered.

@@ -18,10 +18,10 @@ mod time_travel;
 
 use std::sync::Arc;
 
+use binder::tree::SystemColumn;
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::TableSource as DfTableSource;
-use binder::tree::SystemColumn;
 use model::{Result, RowSchemaRef, TableRef};
 
 pub use columns_table::BATCH_ROWS;

@@ -223,8 +223,7 @@ impl Reader {
     /// Reads the next rows; `None` at the end.
     fn next(&mut self) -> Result<Option<RecordBatch>> {
         let schema = &self.table.schema;
-        let builder =
-            |column: &Source| Ok(Builder::scanned(column.ty(schema)?, &self.zone, self.batch_rows));
+        let builder = |column: &Source| Ok(Builder::scanned(column.ty(schema)?, &self.zone, self.batch_rows));
         let mut builders = self.columns.iter().map(builder).collect::<Result<Vec<_>>>()?;
         let mut rows = 0;
         {
