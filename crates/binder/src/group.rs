@@ -340,6 +340,7 @@ impl Regroup {
         if self.has_sets {
             return false;
         }
+        let column = binder.outer.system.row_of(column).unwrap_or(column);
         let Some((table, columns)) = binder.scans.iter().find(|(_, columns)| columns.contains(&column)) else {
             return false;
         };

@@ -96,7 +96,8 @@ impl Binder<'_> {
         let columns = InsertColumns { beyond, ..columns };
         let Rows { rel, rows } = self.insert_source(&scope, insert, &columns)?;
         let rows = self.complete_rows(&columns, rows)?;
-        let (source, row, parts) = self.source_rel(&table, rel, rows);
+        let (mut source, row, parts) = self.source_rel(&table, rel, rows);
+        self.outer.system.place(&mut source);
         let conflict = match &insert.on_conflict {
             None => None,
             Some(conflict) => Some(self.conflict(&scope, (conflict, &insert.table), &changed, &target, &new)?),

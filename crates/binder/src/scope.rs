@@ -358,7 +358,11 @@ impl<'p> Scope<'p> {
             let mut matches =
                 visible.flat_map(|source| source.columns.iter().filter(named).map(move |column| (source, column)));
             if let Some((source, first)) = matches.next() {
-                if matches.next().is_some() {
+                let is_of = |other: &Source| {
+                    other.has_system_column(name) && !other.table.as_ref().is_some_and(|table| table.is_of_system())
+                };
+                let mut others = tables.iter().filter(|other| other.by_column && scope.can_see(other));
+                if matches.next().is_some() || others.any(|other| !std::ptr::eq(other, source) && is_of(other)) {
                     return Err(ambiguous(name, at));
                 }
                 scope.check_lateral(source, at)?;

@@ -34,6 +34,11 @@ impl SystemUses {
         uses.map(|one| (one.column, one.number)).collect()
     }
 
+    /// The first column of the row whose system column this is.
+    pub(crate) fn row_of(&self, number: u32) -> Option<u32> {
+        self.0.iter().find(|one| one.number == number).map(|one| one.of)
+    }
+
     /// Makes the scans of a tree give those of their rows.
     pub(crate) fn place(&self, rel: &mut Rel) {
         if self.0.is_empty() {

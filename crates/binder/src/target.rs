@@ -415,7 +415,7 @@ impl Binder<'_> {
             lateral_only: false,
             is_nullable: false,
             tableoid: None,
-            row: None,
+            row: numbers.first().copied().filter(|_| below.has_records),
         };
         rename(&mut source, relation.alias.as_ref())?;
         let scope = Scope::new(None);

@@ -179,7 +179,8 @@ impl Binder<'_> {
         let outputs: Vec<&Output> = bound.outputs.iter().map(|one| &one.output).collect();
         check_types(&table, &outputs)?;
         let outputs: Vec<u32> = outputs.iter().map(|output| output.column).collect();
-        let (rel, columns) = without_renames(bound.rel, outputs);
+        let (mut rel, columns) = without_renames(bound.rel, outputs);
+        self.outer.system.place(&mut rel);
         // The first of two names of one column counts.
         for (at, column) in columns.iter().enumerate().rev() {
             self.origins.insert(*column, (table.oid, i16::try_from(at + 1).unwrap_or(i16::MAX)));

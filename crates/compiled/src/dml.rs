@@ -311,6 +311,8 @@ impl Change {
         emit: Emit<'_, 'a>,
     ) -> Result<u64> {
         let ctx = run.ctx();
+        // An INSERT in WITH may have met one.
+        ctx.note_conflict(false);
         let Prepared { rows: found, made } = prepared;
         let mut count = 0;
         let Changes { changed, routed } = changes;

@@ -118,7 +118,7 @@ fn is_value_of(oid: u32, datum: &Datum<'_>) -> bool {
         Datum::Text(_) => matches!(oid, 18 | 19 | 25 | 114 | 1042 | 1043 | 3802 | 4072),
         Datum::Int2(_) => oid == 21,
         Datum::Int4(_) => oid == 23,
-        Datum::Int8(_) => matches!(oid, 20 | 790),
+        Datum::Int8(_) => matches!(oid, 20 | 27 | 790),
         Datum::Float4(_) => oid == 700,
         Datum::Float8(_) => oid == 701,
         Datum::Numeric(_) => oid == 1700,

@@ -103,6 +103,7 @@ fn values_of_other_types_have_the_representation_of_their_type() {
     for (of, datum) in [
         (oid, Datum::Oid(5)),
         (money, Datum::Int8(5)),
+        (27, Datum::Int8(5)),
         (1028, array(oid, vec![Datum::Oid(1), Datum::Null])),
         (1007, array(23, Vec::new())),
         (30, array(oid, vec![Datum::Oid(1)])),

@@ -6,7 +6,7 @@ use parser::ast::{
     RenamePart, ReplicaIdentity, TypeName,
 };
 
-use super::column::check_collation;
+use super::column::{check_collation, check_name};
 use super::draft::Draft;
 use super::inheritance::Following;
 use super::{
@@ -536,6 +536,7 @@ fn rename_column(draft: &mut Draft<'_>, old: &str, new: &Ident) -> Result<()> {
         let text = format!("column \"{new}\" of relation \"{}\" already exists", draft.next.name.table);
         return Err(Error::new(SqlState::DUPLICATE_COLUMN, text));
     }
+    check_name(new)?;
     draft.rename_column(at, new.to_string())
 }
 

@@ -26,6 +26,18 @@ use crate::types::{assignable, is_text};
 /// System columns of every PostgreSQL table.
 pub(super) const SYSTEM_COLUMNS: [&str; 6] = ["tableoid", "cmax", "xmax", "cmin", "xmin", "ctid"];
 
+/// Refuses the names of system columns.
+///
+/// # Errors
+/// 42701.
+pub(super) fn check_name(name: &str) -> Result<()> {
+    if SYSTEM_COLUMNS.contains(&name) {
+        let text = format!("column name \"{name}\" conflicts with a system column name");
+        return Err(Error::new(SqlState::DUPLICATE_COLUMN, text));
+    }
+    Ok(())
+}
+
 impl Draft<'_> {
     fn misplaced(&self, what: &str, column: &str) -> Error {
         let text = format!("{what} column \"{column}\" of table \"{}\"", self.next.name.table);
@@ -43,10 +55,7 @@ impl Draft<'_> {
         let declared = types::declared(ty, &name, self.session.facts()?)?;
         let mut column = RowColumn { domain: declared.domain, ..RowColumn::new(&name, declared.ty) };
         let values_from = self.options(&mut column, def, declared.is_serial, new_constraints)?;
-        if SYSTEM_COLUMNS.contains(&name.as_str()) {
-            let text = format!("column name \"{name}\" conflicts with a system column name");
-            return Err(Error::new(SqlState::DUPLICATE_COLUMN, text));
-        }
+        check_name(&name)?;
         if let Some(at) = self.next.column(&name)
             && self.old.is_none()
             && self.next.lineage.column(at).is_some_and(|entry| !entry.local)

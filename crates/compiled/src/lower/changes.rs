@@ -331,6 +331,9 @@ impl<'q> Lowering<'q> {
             Some(indexes) => arbiter(indexes, bound, table)?,
         };
         let Some(update) = &conflict.update else { return Ok(Conflict::Nothing(arbiter)) };
+        if table.schema.lineage.key.is_some() && !update.system.is_empty() {
+            return refused("system columns in DO UPDATE of a row of a partitioned table");
+        }
         self.row(table, &update.old, TARGET);
         self.system(&update.system, TARGET, false);
         self.row(table, &update.excluded, EXCLUDED);

@@ -139,7 +139,7 @@ impl Executor {
             Executor::Rows | Executor::RowsByPlan => OF_ROWS,
             Executor::Columns => OF_COLUMNS,
         };
-        let column = format!("c{name}");
+        let column = format!("v_{name}");
         Some(if native.contains(name) { column } else { format!("{column}::{sql}") })
     }
 }
@@ -289,7 +289,7 @@ impl Matrix {
         for ty in types.iter().copied().map(TypeId) {
             let column = builtin().type_row(ty).unwrap().name;
             let stored = if native.contains(&column) { column } else { "text" };
-            write!(columns, ", c{column} {stored}").unwrap();
+            write!(columns, ", v_{column} {stored}").unwrap();
             let samples = samples(ty).unwrap();
             for (at, row) in rows.iter_mut().enumerate() {
                 let value = samples.get(at).map_or_else(|| "NULL".to_owned(), |text| quoted(text));

@@ -46,8 +46,8 @@ pub(super) fn write_value(
         Datum::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
         Datum::Int2(value) => drop(write!(out, "{value}")),
         Datum::Int4(value) => drop(write!(out, "{value}")),
-        Datum::Int8(value) => drop(write!(out, "{value}")),
-        Datum::Numeric(value) if value.is_finite() => drop(write!(out, "{value}")),
+        Datum::Int8(value) if !is_shown_otherwise(ty) => drop(write!(out, "{value}")),
+        Datum::Numeric(value) if value.is_finite() && !is_shown_otherwise(ty) => drop(write!(out, "{value}")),
         Datum::Float4(number) if number.is_finite() => write_number(out, value, ty, form, ctx)?,
         Datum::Float8(number) if number.is_finite() => write_number(out, value, ty, form, ctx)?,
         Datum::Array(array) => write_array(out, array, form, "", ctx)?,
@@ -60,6 +60,11 @@ pub(super) fn write_value(
         _ => write_string(out, &printed(value, ty, form, ctx)?),
     }
     ctx.check_size(out.len())
+}
+
+/// Whether a type's values are represented by numbers and have another text: `tid`, `money`, `pg_lsn`, `xid8`.
+fn is_shown_otherwise(ty: TypeId) -> bool {
+    matches!(builtin().base_type(ty), TypeId::TID | TypeId(790 | 3220 | 5069))
 }
 
 fn write_number(out: &mut String, value: &Datum<'_>, ty: TypeId, form: Form, ctx: &Context<'_>) -> Result<()> {

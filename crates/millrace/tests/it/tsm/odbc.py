@@ -1,7 +1,7 @@
 """Managed series as Excel reads them, by psqlODBC and by Power Query's statements: odbc.py HTTP_ADDRESS PG_ADDRESS
 
 pyodbc has no scrollable cursors, SQLDescribeParam, SQLSetPos and statement timeouts: `Raw` calls these functions of the
-driver manager itself. docs/how-to/excel.md says what is tested here.
+driver manager itself. docs/manual/excel.md says what is tested here.
 """
 
 import ctypes
@@ -234,7 +234,7 @@ class Raw:
     """ODBC 3 of the driver manager: a connection."""
 
     ATTRIBUTES = {"timeout": 0, "cursor": 6, "concurrency": 7, "rows": 27}
-    STATIC, KEYSET, BY_VALUES = 3, 1, 4
+    STATIC, KEYSET, BY_VERSIONS = 3, 1, 3
     FIRST, LAST, PRIOR, ABSOLUTE, RELATIVE, NEXT = 2, 3, 4, 5, 6, 1
 
     def __init__(self, options=""):
@@ -300,13 +300,19 @@ class Raw:
             count, total = count + fetched.value, total + sum(values[: fetched.value])
         return count, total
 
-    def change_first_row(self, sql):
-        """Changes the second column of the first row through the cursor."""
-        value, length = ctypes.c_double(), ctypes.c_long(8)
-        self.execute(sql).run("SQLBindCol", ctypes.c_ushort(2), ctypes.c_short(8), ctypes.byref(value), ctypes.c_long(8), ctypes.byref(length))
+    def change_first_row(self, sql, price):
+        """Changes the second column of the first row through the cursor, as `change_row`."""
+        self.price, self.length = ctypes.c_double(), ctypes.c_long(8)
+        pointers = ctypes.byref(self.price), ctypes.c_long(8), ctypes.byref(self.length)
+        self.execute(sql).run("SQLBindCol", ctypes.c_ushort(2), ctypes.c_short(8), *pointers)
         self.run("SQLFetchScroll", ctypes.c_short(self.FIRST), ctypes.c_long(0))
-        value.value = 99.0
+        return self.change_row(price)
+
+    def change_row(self, price):
+        """The state of a warning; empty without one."""
+        self.price.value = price
         self.run("SQLSetPos", ctypes.c_ulong(1), ctypes.c_ushort(2), ctypes.c_ushort(0))
+        return self.state(3, self.handle)
 
 
 def cursors(options):
@@ -323,21 +329,31 @@ def cursors(options):
     check("after it", raw.statement().execute("SELECT 42").scroll(Raw.NEXT), 42.0)
 
 
+def cursors_that_change_rows(options):
+    """psqlODBC finds a row by its ctid, and changes none that somebody else has changed in the meantime."""
+    other = connect().cursor()
+    other.execute("DROP TABLE IF EXISTS quotes")
+    other.execute("CREATE TABLE quotes (id int PRIMARY KEY, price float8)")
+    other.execute("INSERT INTO quotes VALUES (1, 1), (2, 2)")
+    prices = lambda: [price for (price,) in rows(other.execute("SELECT price FROM quotes ORDER BY id"))]
+    raw = Raw(options).statement(cursor=Raw.KEYSET, concurrency=Raw.BY_VERSIONS)
+    check("a row is changed", raw.change_first_row("SELECT id, price FROM quotes ORDER BY id", 10.0), "")
+    check("and once more", (raw.change_row(11.0), prices()), ("", [11.0, 2.0]))
+    other.execute("UPDATE quotes SET price = 99 WHERE id = 1")
+    check("a row that another session changed", (raw.change_row(12.0), prices()), ("01001", [99.0, 2.0]))
+
+
 def limits_of_cursors():
-    """What does not work; docs/how-to/excel.md says so."""
+    """What does not work; docs/manual/excel.md says so."""
     rows_of_deals = "SELECT id, price FROM deals WHERE id = 1"
-    raw = Raw()
-    # By default psqlODBC adds the column ctid to a query whose rows may be changed.
-    state = state_of(lambda: raw.statement(cursor=Raw.KEYSET, concurrency=Raw.BY_VALUES).execute(rows_of_deals))
-    check("a cursor that changes rows", state, "42703")
-    kinds = raw.statement().parameter_types("SELECT id FROM deals WHERE id = ? AND price > ? AND tz < ?")
+    kinds = Raw().statement().parameter_types("SELECT id FROM deals WHERE id = ? AND price > ? AND tz < ?")
     check("types of parameters", kinds, [-5, 6, 93])
-    raw = Raw("UpdatableCursors=0").statement(cursor=Raw.KEYSET, concurrency=Raw.BY_VALUES)
-    check("UpdatableCursors=0 makes it read-only", state_of(lambda: raw.change_first_row(rows_of_deals)), "HYC00")
+    raw = Raw("UpdatableCursors=0").statement(cursor=Raw.KEYSET, concurrency=Raw.BY_VERSIONS)
+    check("UpdatableCursors=0 makes it read-only", state_of(lambda: raw.change_first_row(rows_of_deals, 9.0)), "HYC00")
 
 
 def power_query():
-    """Statements of Power Query's PostgreSQL connector; docs/how-to/excel.md says how they were found."""
+    """Statements of Power Query's PostgreSQL connector; docs/manual/excel.md says how they were found."""
     cursor = connect().cursor()
     run = lambda sql: rows(cursor.execute(sql))
     check("encodings", run("select character_set_name from INFORMATION_SCHEMA.character_sets"), [("UTF8",)])
@@ -405,6 +421,8 @@ errors()
 for options in ("", "UseDeclareFetch=1;Fetch=1000", "UpdatableCursors=0"):
     cursors(options)
     long_results(options)
+for options in ("", "RowVersioning=1"):
+    cursors_that_change_rows(options)
 limits_of_cursors()
 power_query()
 web_contents()
