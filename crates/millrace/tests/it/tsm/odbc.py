@@ -309,7 +309,7 @@ class Raw:
         return self.change_row(price)
 
     def change_row(self, price):
-        """The state of a warning; empty without one."""
+        """The state of a warning; 00000 without one."""
         self.price.value = price
         self.run("SQLSetPos", ctypes.c_ulong(1), ctypes.c_ushort(2), ctypes.c_ushort(0))
         return self.state(3, self.handle)
@@ -337,8 +337,8 @@ def cursors_that_change_rows(options):
     other.execute("INSERT INTO quotes VALUES (1, 1), (2, 2)")
     prices = lambda: [price for (price,) in rows(other.execute("SELECT price FROM quotes ORDER BY id"))]
     raw = Raw(options).statement(cursor=Raw.KEYSET, concurrency=Raw.BY_VERSIONS)
-    check("a row is changed", raw.change_first_row("SELECT id, price FROM quotes ORDER BY id", 10.0), "")
-    check("and once more", (raw.change_row(11.0), prices()), ("", [11.0, 2.0]))
+    check("a row is changed", raw.change_first_row("SELECT id, price FROM quotes ORDER BY id", 10.0), "00000")
+    check("and once more", (raw.change_row(11.0), prices()), ("00000", [11.0, 2.0]))
     other.execute("UPDATE quotes SET price = 99 WHERE id = 1")
     check("a row that another session changed", (raw.change_row(12.0), prices()), ("01001", [99.0, 2.0]))
 
