@@ -28,7 +28,7 @@ struct SystemUse {
 }
 
 impl SystemUses {
-    /// Those of the row with these columns.
+    /// The system columns of the row with these columns.
     pub(crate) fn of(&self, row: &[u32]) -> SystemColumns {
         let uses = self.0.iter().filter(|one| row.first() == Some(&one.of));
         uses.map(|one| (one.column, one.number)).collect()
@@ -93,7 +93,7 @@ impl Binder<'_> {
     }
 }
 
-/// Of a table without children it is a constant.
+/// The number of the table that has the row: a constant if the table has no children.
 fn tableoid(source: &Source) -> Option<Expr> {
     let place = Place::default();
     let table = source.table.as_ref()?;

@@ -379,7 +379,7 @@ impl Binder<'_> {
             let found = named.next().is_some_and(|one| matches!(one.expr.kind, ExprKind::Column(of) if of == number));
             found && named.next().is_none()
         };
-        // Those that this statement gave to joins are for columns that are of no table.
+        // Aliases that this statement gave to joins are for columns of no table.
         let is_given = |source: &Source| {
             self.notes.as_ref().is_some_and(|notes| source.name.as_str().starts_with(&notes.using_prefix))
         };

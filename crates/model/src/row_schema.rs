@@ -218,7 +218,7 @@ pub enum ReplicaIdentity {
     /// The primary key.
     #[default]
     Default,
-    /// None.
+    /// No columns.
     Nothing,
     /// All columns.
     Full,

@@ -21,7 +21,7 @@ pub struct RowTrigger {
     pub routine: u32,
     /// Arguments of the function.
     pub arguments: Vec<String>,
-    /// In which sessions it runs.
+    /// Sessions in which it runs.
     pub firing: TriggerFiring,
     /// Whether CREATE CONSTRAINT TRIGGER made it.
     pub constraint: bool,
@@ -63,7 +63,7 @@ pub enum TriggerFiring {
     /// All but replicas: ENABLE TRIGGER, as a new trigger.
     #[default]
     Origin = 0,
-    /// None: DISABLE TRIGGER
+    /// No session: DISABLE TRIGGER
     Disabled = 1,
     /// Replicas: ENABLE REPLICA TRIGGER
     Replica = 2,

@@ -156,7 +156,7 @@ pub(crate) fn information(facts: &StatementFacts) -> Vec<Row> {
                 action_statement: statement(facts, trigger),
                 action_orientation: if trigger.each_row { "ROW" } else { "STATEMENT" },
                 action_timing: trigger.timing.word(),
-                // There are no transition tables, and PostgreSQL has no names for rows.
+                // Transition tables do not exist here, and PostgreSQL has no names for rows.
                 action_reference_old_table: Cell::Null,
                 action_reference_new_table: Cell::Null,
                 action_reference_old_row: Cell::Null,

@@ -247,12 +247,12 @@ struct PresentNames<'a> {
     facts: &'a StatementFacts,
     /// By schema and name in the text.
     references: HashMap<(&'a str, &'a str), &'a ViewReference>,
-    /// What the joins around a table ask of its columns, by the place of its name.
+    /// Names that the joins around a table need for its columns, by the place of its name.
     joined: HashMap<u32, Joined>,
     rewrites: Rewrites,
 }
 
-/// What joins around a table ask of the columns that the text does not know, as those that were added later.
+/// Needs of the joins around a table for columns that the text does not know, because they were added later.
 #[derive(Default)]
 struct Joined {
     /// Names that they must not have: those of USING, and of the columns that an alias of a join makes its own.

@@ -21,7 +21,7 @@ type Parameters<'a> = (&'a [u32], &'a [Value]);
 /// Creates the table and fills it by INSERT.
 ///
 /// # Errors
-/// Those of the query, of CREATE TABLE and of INSERT; 42601 for more names than columns; 42809 for EXECUTE of a statement that
+/// Errors of the query, of CREATE TABLE and of INSERT; 42601 for more names than columns; 42809 for EXECUTE of a statement that
 /// is no query.
 pub(crate) async fn execute(session: &mut Session, parsed: &Parsed, create: &CreateTableAs) -> Result<Outcome> {
     let execute = match &create.source {

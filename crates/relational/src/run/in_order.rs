@@ -131,7 +131,7 @@ impl ExecutionPlan for InOrderExec {
     }
 
     fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        // What is known of the rows stays: no rule that runs later changes more than conditions.
+        // Facts about the rows stay: no rule that runs later changes more than conditions.
         let properties = Arc::clone(&self.properties);
         Ok(Arc::new(InOrderExec { input: children.swap_remove(0), properties }))
     }

@@ -44,7 +44,7 @@ pub(crate) struct RowsTable {
     constraints: Constraints,
 }
 
-/// Where the values of a column are.
+/// The place of a column's values.
 #[derive(Clone, Copy, PartialEq)]
 enum Source {
     /// In the row, by position in the table.
