@@ -1,10 +1,11 @@
 //! Lowers scalar expressions: what DataFusion computes as PostgreSQL does becomes an expression of DataFusion, everything
 //! else a call of [`Evaluate`] on the largest possible part.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, TimeUnit};
-use catalog::TypeId;
+use catalog::{TypeId, Volatility};
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{BinaryExpr, Expr as DfExpr, Like, Operator, cast, when};
@@ -14,7 +15,7 @@ use rustc_hash::FxHashSet;
 use scalar::{BooleanTest, Expr, ExprKind, Session, Value};
 
 use crate::arrow::{Form, arrow_type, form};
-use crate::evaluation::evaluate::{Evaluate, Program, constant, has_exact_items, in_list};
+use crate::evaluation::evaluate::{Evaluate, Program, constant, has_exact_items, in_list, stability};
 use crate::evaluation::keys;
 use crate::evaluation::natives::{self, Native, is_equality, native};
 use crate::evaluation::points::Points;
@@ -472,8 +473,9 @@ impl Lowering<'_> {
     /// Lowers a condition to conjuncts, in an order and with guards so that none fails for a row that an earlier one
     /// excludes. `separate`: sides of a join, whose equalities become keys.
     pub(crate) fn conditions(&self, condition: &Expr, schema: &DFSchema) -> Result<Vec<DfExpr>> {
+        let condition = factored(condition);
         let mut parts = Vec::new();
-        split(condition, &mut parts);
+        split(&condition, &mut parts);
         check_chain(parts.len())?;
         let mut lowered = Vec::with_capacity(parts.len());
         for (at, part) in parts.iter().enumerate() {
@@ -564,6 +566,68 @@ pub(crate) fn split<'e>(condition: &'e Expr, into: &mut Vec<&'e Expr>) {
         ExprKind::And(list) => list.iter().for_each(|part| split(part, into)),
         _ => into.push(condition),
     }
+}
+
+/// Parts of a condition joined by AND; `None` without any.
+pub(crate) fn all_of(parts: &[&Expr]) -> Option<Expr> {
+    match parts {
+        [] => None,
+        [only] => Some(Expr::clone(only)),
+        [first, ..] => {
+            let all = parts.iter().copied().cloned().collect();
+            Some(Expr::new(ExprKind::And(all), TypeId::BOOL, first.at))
+        }
+    }
+}
+
+/// Takes conditions that all alternatives of an OR have out of it: an equality of two tables among them makes the join a hash
+/// join. `(a AND b) OR (a AND c)` becomes `a AND (b OR c)`, which is the same in three-valued logic.
+fn factored(condition: &Expr) -> Cow<'_, Expr> {
+    let mut parts = Vec::new();
+    split(condition, &mut parts);
+    let mut all = Vec::with_capacity(parts.len());
+    let mut is_changed = false;
+    for part in parts {
+        match common_parts(part) {
+            Some((common, rest)) => {
+                is_changed = true;
+                all.extend(common);
+                all.extend(rest);
+            }
+            None => all.push(part.clone()),
+        }
+    }
+    if is_changed {
+        Cow::Owned(Expr::new(ExprKind::And(all), TypeId::BOOL, condition.at))
+    } else {
+        Cow::Borrowed(condition)
+    }
+}
+
+/// The conditions that all alternatives of an OR have, and what is left of it; `None` if there are none.
+fn common_parts(or: &Expr) -> Option<(Vec<Expr>, Option<Expr>)> {
+    let ExprKind::Or(list) = &or.kind else { return None };
+    let alternatives = list.iter().map(|one| {
+        let mut parts = Vec::new();
+        split(one, &mut parts);
+        parts
+    });
+    let alternatives: Vec<Vec<&Expr>> = alternatives.collect();
+    let (first, others) = alternatives.split_first()?;
+    let is_common =
+        |part: &&&Expr| stability(part) != Volatility::Volatile && others.iter().all(|other| other.contains(*part));
+    let common: Vec<&Expr> = first.iter().filter(is_common).copied().collect();
+    if common.is_empty() {
+        return None;
+    }
+    let own = |parts: &Vec<&Expr>| {
+        let own: Vec<&Expr> = parts.iter().filter(|part| !common.contains(part)).copied().collect();
+        all_of(&own)
+    };
+    // An alternative that has nothing else makes the others superfluous.
+    let rest = alternatives.iter().map(own).collect::<Option<Vec<Expr>>>();
+    let rest = rest.map(|rest| Expr::new(ExprKind::Or(rest), TypeId::BOOL, or.at));
+    Some((common.into_iter().cloned().collect(), rest))
 }
 
 /// The elements of an array that are constants: `'{1,2}'`, `ARRAY[1, 2]`.

@@ -1,5 +1,6 @@
 //! Lowers relational operators: scans, projections, filters, sorts, limits, and those of other modules.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_schema::Field;
@@ -18,7 +19,7 @@ use crate::arrow::stored::Shown;
 use crate::errors::OrError;
 use crate::evaluation::evaluate::stability;
 use crate::evaluation::stored::shown;
-use crate::lower::expressions::{columns_of, joined, split};
+use crate::lower::expressions::{all_of, columns_of, joined, split};
 use crate::lower::lowering::Lowering;
 use crate::nodes::{Node, Operator};
 
@@ -238,8 +239,17 @@ impl Lowering<'_> {
         self.project(plan, &columns, false)
     }
 
-    /// Rows for which a condition is true.
+    /// Rows for which a condition is true. Subqueries run for rows that fulfil the parts without subqueries: those are often the
+    /// conditions of joins, without which the rows of FROM are all combinations.
     pub(crate) fn filter(&self, input: LogicalPlan, condition: &Expr) -> Result<LogicalPlan> {
+        let (input, condition) = match apart(condition) {
+            Some((plain, rest)) => (self.filter_one(input, &plain)?, Cow::Owned(rest)),
+            None => (input, Cow::Borrowed(condition)),
+        };
+        self.filter_one(input, &condition)
+    }
+
+    fn filter_one(&self, input: LogicalPlan, condition: &Expr) -> Result<LogicalPlan> {
         let (input, condition) = self.semi_joins(input, condition)?;
         let Some(condition) = condition else { return Ok(input) };
         let output = input.schema().columns();
@@ -458,17 +468,21 @@ fn before_lateral(input: &Rel, condition: &Expr) -> Option<(Rel, Option<Expr>)> 
         fits && reads
     };
     let (own, rest): (Vec<&Expr>, Vec<&Expr>) = parts.into_iter().partition(is_of_left);
-    let all = |parts: Vec<&Expr>| match parts.as_slice() {
-        [] => None,
-        [only] => Some(Expr::clone(only)),
-        parts => {
-            let parts = parts.iter().copied().cloned().collect();
-            Some(Expr::new(ExprKind::And(parts), TypeId::BOOL, condition.at))
-        }
-    };
-    let left = Box::new(Rel::Filter { input: left.clone(), condition: all(own)? });
+    let left = Box::new(Rel::Filter { input: left.clone(), condition: all_of(&own)? });
     let join = Rel::Join { kind: *kind, left, right: right.clone(), on: on.clone(), lateral: true };
-    Some((join, all(rest)))
+    Some((join, all_of(&rest)))
+}
+
+/// The parts of a condition without subqueries and volatile functions, and the other ones; `None` if either are missing.
+fn apart(condition: &Expr) -> Option<(Expr, Expr)> {
+    let mut parts = Vec::new();
+    split(condition, &mut parts);
+    let (rest, plain): (Vec<&Expr>, Vec<&Expr>) = parts.into_iter().partition(|part| {
+        let mut has_subquery = false;
+        part.visit(&mut |one| has_subquery |= matches!(one.kind, ExprKind::Subquery(_)));
+        has_subquery || stability(part) == catalog::Volatility::Volatile
+    });
+    Some((all_of(&plain)?, all_of(&rest)?))
 }
 
 /// Keeps the order of a sorted subquery, which PostgreSQL's users rely on though SQL does not promise it.
