@@ -585,6 +585,9 @@ pub(crate) fn all_of(parts: &[&Expr]) -> Option<Expr> {
 fn factored(condition: &Expr) -> Cow<'_, Expr> {
     let mut parts = Vec::new();
     split(condition, &mut parts);
+    if !parts.iter().any(|part| matches!(part.kind, ExprKind::Or(_))) {
+        return Cow::Borrowed(condition);
+    }
     let mut all = Vec::with_capacity(parts.len());
     let mut is_changed = false;
     for part in parts {
