@@ -2,7 +2,7 @@
 //! back-pressure on results, which are cut into small pieces.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch};
@@ -13,7 +13,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool
 use engine::{MemoryBudget, Reservation, Work};
 use futures::StreamExt;
 use model::{Error, Result, SqlState};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
@@ -185,6 +185,36 @@ impl Reserved {
     }
 }
 
+/// The right of a thread to decode a batch of a `columns` table. What it decodes is charged to the budget only once its size is
+/// known, so the number of threads that decode at a time is limited. A thread that waits for a client has none.
+pub(crate) struct Turn(());
+
+/// Threads that decode for each processor; more would only take memory, since the reads are mostly from the page cache.
+const TURNS_FOR_EACH_PROCESSOR: usize = 2;
+/// Free turns.
+static TURNS: LazyLock<Mutex<usize>> = LazyLock::new(|| {
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Mutex::new(processors * TURNS_FOR_EACH_PROCESSOR)
+});
+static TURN_ENDED: Condvar = Condvar::new();
+
+impl Turn {
+    /// Waits for a free turn.
+    pub(crate) fn take() -> Turn {
+        let mut free = TURNS.lock();
+        TURN_ENDED.wait_while(&mut free, |free| *free == 0);
+        *free -= 1;
+        Turn(())
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *TURNS.lock() += 1;
+        TURN_ENDED.notify_one();
+    }
+}
+
 /// Batches that a scan has read ahead of its consumer. Long ones are counted in the pool: channels between threads count
 /// batches, not bytes.
 pub(crate) struct ReadAhead(MemoryReservation);
@@ -194,16 +224,54 @@ impl ReadAhead {
         Arc::new(ReadAhead(MemoryConsumer::new("ReadAhead").register(pool)))
     }
 
-    /// Passes on a batch from a thread that scans a table; false if the receiver is gone. If the channel is full, the
-    /// thread blocks.
+    /// What a thread that scans passes its batches on by.
+    pub(crate) fn reader(self: &Arc<Self>) -> ScanReader {
+        ScanReader { ahead: Arc::clone(self), block: self.0.new_empty() }
+    }
+
+    /// Notes that the consumer has taken a batch.
+    pub(crate) fn taken(&self, batch: &DfResult<RecordBatch>) {
+        if let Ok(batch) = batch {
+            self.0.shrink(long_batch_bytes(batch));
+        }
+    }
+}
+
+/// A thread that scans a table. Besides the batches that it has passed on, it holds the block of which the last one was made.
+pub(crate) struct ScanReader {
+    ahead: Arc<ReadAhead>,
+    /// About the bytes of the block: those of the longest batch so far.
+    block: MemoryReservation,
+}
+
+impl ScanReader {
+    /// Takes the memory that the first block will need, as far as it is known. What a refused scan has decoded would stay with
+    /// its thread, since the allocator keeps it for the thread's next work.
+    ///
+    /// # Errors
+    /// 53200 if there is not enough memory.
+    pub(crate) fn expect(&self, bytes: usize) -> DfResult<()> {
+        self.block.try_resize(bytes)
+    }
+
+    /// Passes on a batch from a thread that scans a table, and ends its turn; false if the receiver is gone. If the channel is
+    /// full, the thread blocks.
     ///
     /// # Errors
     /// 53200 for a long batch if there is not enough memory; 53400 if [`SCANS_WAITING_MAX`] threads are blocked already, so that
     /// the runtime always has free blocking threads.
-    pub(crate) fn hand_on(&self, out: &Sender<DfResult<RecordBatch>>, batch: DfResult<RecordBatch>) -> DfResult<bool> {
+    pub(crate) fn hand_on(
+        &mut self,
+        out: &Sender<DfResult<RecordBatch>>,
+        batch: DfResult<RecordBatch>,
+        turn: Turn,
+    ) -> DfResult<bool> {
         if let Ok(batch) = &batch {
-            self.0.try_grow(long_batch_bytes(batch))?;
+            let bytes = long_batch_bytes(batch);
+            self.block.try_resize(self.block.size().max(bytes))?;
+            self.ahead.0.try_grow(bytes)?;
         }
+        drop(turn);
         let batch = match out.try_send(batch) {
             Ok(()) => return Ok(true),
             Err(TrySendError::Closed(_)) => return Ok(false),
@@ -215,13 +283,6 @@ impl ReadAhead {
             return Err(external(error.with_hint("read results that are open, or close them")));
         };
         Ok(out.blocking_send(batch).is_ok())
-    }
-
-    /// Notes that the consumer has taken a batch.
-    pub(crate) fn taken(&self, batch: &DfResult<RecordBatch>) {
-        if let Ok(batch) = batch {
-            self.0.shrink(long_batch_bytes(batch));
-        }
     }
 }
 

@@ -28,7 +28,7 @@ use futures::StreamExt;
 use model::{Result, TableRef, TimeRange};
 
 use crate::errors::external;
-use crate::memory::ReadAhead;
+use crate::memory::{ReadAhead, Turn};
 use crate::scan::columns_table::relabel;
 use crate::scan::join_keys::JoinKeys;
 use crate::scan::predicate::{Keep, Kept};
@@ -36,6 +36,10 @@ use crate::scan::statistics::Summary;
 
 /// Batches buffered between the store and the query.
 const BATCHES_AHEAD: usize = 2;
+/// Rows of a table are long from this average size on, in bytes.
+const LONG_ROW_BYTES: u64 = 64 << 10;
+/// Memory that is free when a scan of long rows begins: more than one of its blocks usually takes.
+const LONG_BLOCK_BYTES: u64 = 16 << 20;
 /// A scan of fewer rows is not split among threads.
 const SPLIT_ROWS_MIN: u64 = 200_000;
 
@@ -185,6 +189,25 @@ fn series_number(view: &TableView, series: &SeriesFilter) -> u32 {
     }
 }
 
+/// Bytes that the first block of a scan takes at least if the table has long rows, by the sizes of its files; 0 for other tables.
+pub(crate) fn first_block_bytes(view: &TableView, request: &ScanRequest) -> usize {
+    let state = view.state();
+    let has_long_values = request.columns.iter().any(|id| {
+        let ty = state.table.column_by_id(*id).map(|column| column.ty);
+        ty.is_some_and(|ty| columns::rows::arrow_type(ty).primitive_width().is_none())
+    });
+    if !has_long_values {
+        return 0;
+    }
+    let touched = state.segments.iter().map(|segment| segment.meta());
+    let touched = touched.filter(|meta| request.times.overlaps(&meta.times) && reaches(&request.series, meta.series));
+    let bytes = |meta: &columns::SegmentMeta| match meta.bytes / meta.rows.max(1) {
+        row if row >= LONG_ROW_BYTES => meta.bytes.min(LONG_BLOCK_BYTES),
+        _ => 0,
+    };
+    touched.map(bytes).max().unwrap_or(0) as usize
+}
+
 fn rows_max(view: &TableView) -> u64 {
     let state = view.state();
     let segments: u64 = state.segments.iter().map(|segment| segment.meta().rows).sum();
@@ -316,7 +339,7 @@ impl ExecutionPlan for ColumnsScan {
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), BATCHES_AHEAD);
         let out = builder.tx();
         let ahead = ReadAhead::new(context.memory_pool());
-        let reading = Arc::clone(&ahead);
+        let mut reading = ahead.reader();
         let table = Arc::clone(&self.table);
         let join_keys = self.join_keys.clone();
         let waiting = join_keys.clone();
@@ -325,15 +348,18 @@ impl ExecutionPlan for ColumnsScan {
                 Some(keys) => keys.narrowed((&table, &schema), &view, request).map_err(external)?,
                 None => request,
             };
+            reading.expect(first_block_bytes(&view, &request))?;
             let mut rows = Kept::new(&view, request, keep.as_deref()).map_err(external)?;
             let mut sent = 0;
-            while let Some(batch) = rows.next().transpose() {
+            loop {
+                let turn = Turn::take();
+                let Some(batch) = rows.next().transpose() else { break };
                 let batch = batch.map_err(external).and_then(|rows| with_schema(rows.batch, &schema));
                 let found = batch.as_ref().map_or(1, RecordBatch::num_rows);
                 sent += found;
                 let failed = batch.is_err();
                 // A failed send too means that there is no reader any more.
-                let is_over = if found == 0 { out.is_closed() } else { !reading.hand_on(&out, batch)? };
+                let is_over = if found == 0 { out.is_closed() } else { !reading.hand_on(&out, batch, turn)? };
                 if is_over || failed {
                     break;
                 }

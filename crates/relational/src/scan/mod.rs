@@ -1,6 +1,6 @@
 //! Tables as DataFusion reads them: those of both stores, and tables whose rows are computed.
 
-mod columns_scan;
+pub(crate) mod columns_scan;
 pub(crate) mod columns_table;
 mod compare;
 mod computed_table;

@@ -12,8 +12,9 @@ use parking_lot::Mutex;
 use super::shape::{Body, Count, Order, Rows, Shape};
 use super::{Selected, project, relabelled};
 use crate::errors::{convert, external};
-use crate::memory::ReadAhead;
+use crate::memory::{ReadAhead, Turn};
 use crate::results::Batches;
+use crate::scan::columns_scan::first_block_bytes;
 use crate::scan::predicate::Kept;
 
 /// Batches that each thread may read ahead of the consumer.
@@ -61,12 +62,13 @@ impl Shape {
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.result), BATCHES_AHEAD * threads);
         for part in parts {
             let (shape, selected, stats) = (Arc::clone(self), Arc::clone(&selected), Arc::clone(&stats));
-            let (out, ahead) = (builder.tx(), Arc::clone(&ahead));
+            let (out, mut reading) = (builder.tx(), ahead.reader());
             builder.spawn_blocking(move || {
                 let Body::Rows(rows) = &shape.body else { return Ok(()) };
+                reading.expect(first_block_bytes(&selected.view, &part))?;
                 let mut refused = None;
-                let mut send = |batch| match batch {
-                    Some(batch) => ahead.hand_on(&out, Ok(batch)).unwrap_or_else(|error| {
+                let mut send = |batch, turn| match batch {
+                    Some(batch) => reading.hand_on(&out, Ok(batch), turn).unwrap_or_else(|error| {
                         refused = Some(error);
                         false
                     }),
@@ -90,15 +92,17 @@ impl Shape {
         rows: &Rows,
         selected: &Selected,
         part: ScanRequest,
-        send: &mut dyn FnMut(Option<arrow_array::RecordBatch>) -> bool,
+        send: &mut dyn FnMut(Option<arrow_array::RecordBatch>, Turn) -> bool,
     ) -> Result<ScanStats> {
         let mut passing = Kept::new(&selected.view, part, selected.keep.as_ref())?;
-        while let Some(scanned) = passing.next()? {
+        loop {
+            let turn = Turn::take();
+            let Some(scanned) = passing.next()? else { break };
             let batch = match scanned.batch.num_rows() {
                 0 => None,
                 _ => Some(project(&rows.outputs, &relabelled(&scanned.batch, &self.scanned)?, &self.result)?),
             };
-            if !send(batch) {
+            if !send(batch, turn) {
                 break;
             }
         }
