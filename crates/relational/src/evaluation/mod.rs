@@ -2,6 +2,7 @@
 //! sorting and grouping, and Arrow's kernels where they agree.
 
 pub(crate) mod accumulate;
+pub(crate) mod decimals;
 pub(crate) mod evaluate;
 pub(crate) mod kernels;
 pub(crate) mod keys;

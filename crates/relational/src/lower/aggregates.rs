@@ -197,7 +197,7 @@ impl Lowering<'_> {
                     continue;
                 }
             };
-            let is_whole = is_whole(&self.expr(of, schema)?.1);
+            let is_whole = is_whole(&self.expr(of, schema)?.1) || self.decimal_sum(of, schema)?.is_some();
             let (value, parts) = match (name, of.ty) {
                 ("avg", TypeId::INT2) if is_whole => self.average(&call, "sum(int2)", TypeId::INT8)?,
                 ("avg", TypeId::INT4) if is_whole => self.average(&call, "sum(int4)", TypeId::INT8)?,
@@ -219,10 +219,11 @@ impl Lowering<'_> {
                     continue;
                 }
             };
-            parted.calls.extend(parts.iter().cloned());
-            parted.parts.extend(parts.into_iter().map(|(column, _)| column));
+            parted.parts.extend(parts.iter().map(|(column, _)| *column));
+            parted.calls.extend(parts);
             parted.values.push((column, value));
         }
+        parted.share();
         Ok(parted)
     }
 
@@ -391,6 +392,12 @@ impl Lowering<'_> {
             [argument] => argument,
             _ => return Ok(None),
         };
+        if row.name == "sum"
+            && !call.distinct
+            && let Some((function, decimals)) = self.decimal_sum(argument, schema)?
+        {
+            return Ok(Some(aggregate_of(function, vec![decimals], false, filter)));
+        }
         let (lowered, arrow) = self.expr(argument, schema)?;
         let of_query = |name: &str, own: fn() -> Arc<AggregateUDF>| functions::aggregate(name).unwrap_or_else(own);
         // A sum of 64-bit integers is a numeric.
@@ -464,6 +471,30 @@ struct Parted {
     parts: Vec<u32>,
     /// Columns that are computed over the groups.
     values: Vec<(u32, Expr)>,
+}
+
+impl Parted {
+    /// Computes calls once that several aggregates have as a part, or that are asked for too: `sum(x), avg(x)`.
+    fn share(&mut self) {
+        let mut kept: Vec<(u32, AggregateCall)> = Vec::with_capacity(self.calls.len());
+        let (parts, asked): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.calls).into_iter().partition(|(column, _)| self.parts.contains(column));
+        for (column, call) in asked.into_iter().chain(parts) {
+            let same = kept.iter().find(|(_, one)| *one == call).map(|(same, _)| *same);
+            let Some(same) = same.filter(|_| self.parts.contains(&column)) else {
+                kept.push((column, call));
+                continue;
+            };
+            for (_, value) in &mut self.values {
+                value.visit_mut(&mut |part| {
+                    if matches!(part.kind, ExprKind::Column(of) if of == column) {
+                        part.kind = ExprKind::Column(same);
+                    }
+                });
+            }
+        }
+        self.calls = kept;
+    }
 }
 
 /// The call of another aggregate with the same arguments.

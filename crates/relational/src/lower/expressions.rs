@@ -168,6 +168,7 @@ impl Lowering<'_> {
                 (Some(Native::Call(name)), arguments) => self.native_call(name, arguments, schema)?,
                 (Some(Native::Now), []) => self.now()?,
                 (Some(Native::Own(name)), arguments) => Some(self.own_call(name, arguments, expr.ty, schema)?),
+                (None, _) if expr.ty == TypeId::NUMERIC => self.decimal_arithmetic(expr, schema)?,
                 _ => None,
             },
             ExprKind::Distinct(call, operands) if native(call.function) == Some(Native::Compare(Operator::Eq)) => {

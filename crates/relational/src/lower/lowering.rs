@@ -37,6 +37,8 @@ pub(crate) struct Lowering<'a> {
     pub(crate) session: Arc<Session>,
     pub(crate) zone: Arc<str>,
     columns: RefCell<FxHashMap<u32, (Column, DataType)>>,
+    /// Digits of columns that are decimals, where fewer are known than their Arrow type has.
+    digits: RefCell<FxHashMap<u32, u8>>,
     frames: RefCell<Vec<Frame>>,
     /// Types of columns that lowering adds; they are numbered after the query's.
     added: RefCell<Vec<TypeId>>,
@@ -75,6 +77,7 @@ impl<'a> Lowering<'a> {
             session,
             zone,
             columns: RefCell::default(),
+            digits: RefCell::default(),
             frames: RefCell::default(),
             added: RefCell::default(),
             work: RefCell::default(),
@@ -192,6 +195,16 @@ impl<'a> Lowering<'a> {
         self.columns.borrow_mut().insert(column, (at, ty));
     }
 
+    /// Notes how many digits the values of a column of decimals have.
+    pub(crate) fn note_digits(&self, column: u32, digits: u8) {
+        self.digits.borrow_mut().insert(column, digits);
+    }
+
+    /// The known number of digits of a column of decimals.
+    pub(crate) fn decimal_digits(&self, column: u32) -> Option<u8> {
+        self.digits.borrow().get(&column).copied()
+    }
+
     /// A column of the input, or of an outer row.
     pub(crate) fn column(&self, column: u32, schema: &DFSchema) -> Result<Typed> {
         let columns = self.columns.borrow();
@@ -240,6 +253,11 @@ impl<'a> Lowering<'a> {
                 continue;
             }
             exprs.push(lowered.alias(Self::name(*number)));
+            if matches!(ty, DataType::Decimal128(..))
+                && let Some(digits) = self.digits_of(expr, input.schema())?
+            {
+                self.note_digits(*number, digits);
+            }
             made.push((*number, ty));
         }
         let plan = LogicalPlanBuilder::from(input).project(exprs).and_then(LogicalPlanBuilder::build).or_error()?;

@@ -1,6 +1,7 @@
 //! Lowers bound queries to DataFusion's logical plans: no name is resolved and no type is chosen again.
 
 mod aggregates;
+mod decimals;
 mod expressions;
 mod fold;
 mod functions;

@@ -11,7 +11,7 @@ use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::logical_plan::{EmptyRelation, Limit, Sort, Values};
 use datafusion::logical_expr::{Expr as DfExpr, LogicalPlan, LogicalPlanBuilder, Operator as Op, SortExpr, lit};
 use datafusion::scalar::ScalarValue;
-use model::{Datum, Error, Result, SqlState};
+use model::{Datum, Error, Result, SqlState, Type};
 use scalar::{Expr, ExprKind, Place, Value};
 
 use crate::arrow::arrow_type;
@@ -132,6 +132,11 @@ impl Lowering<'_> {
         }
         for (column, number) in table.columns.iter().zip(columns) {
             let Ok(field) = fields.field_with_name(&column.name) else { continue };
+            if let Some(Type::Numeric(Some(of))) = Type::from_oid(column.ty.0, column.typmod)
+                && let Ok(digits) = u8::try_from(of.digits)
+            {
+                self.note_digits(*number, digits);
+            }
             let at = Column::new(Some(alias.clone()), column.name.to_string());
             if !is_renamed {
                 self.define(*number, at, field.data_type().clone());
