@@ -185,17 +185,13 @@ impl Reserved {
     }
 }
 
-/// The right of a thread to decode a batch of a `columns` table. What it decodes is charged to the budget only once its size is
-/// known, so the number of threads that decode at a time is limited. A thread that waits for a client has none.
+/// The right of a thread to decode a batch of long rows of a `columns` table. The sizes of blocks are known exactly only when they
+/// are decoded, so only as many threads do that at a time as there are processors. A thread that waits for a client has no turn.
 pub(crate) struct Turn(());
 
-/// Threads that decode for each processor; more would only take memory, since the reads are mostly from the page cache.
-const TURNS_FOR_EACH_PROCESSOR: usize = 2;
 /// Free turns.
-static TURNS: LazyLock<Mutex<usize>> = LazyLock::new(|| {
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    Mutex::new(processors * TURNS_FOR_EACH_PROCESSOR)
-});
+static TURNS: LazyLock<Mutex<usize>> =
+    LazyLock::new(|| Mutex::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get)));
 static TURN_ENDED: Condvar = Condvar::new();
 
 impl Turn {
@@ -254,6 +250,11 @@ impl ScanReader {
         self.block.try_resize(bytes)
     }
 
+    /// Whether the rows are long, so that batches are decoded in turn.
+    pub(crate) fn takes_turns(&self) -> bool {
+        self.block.size() > 0
+    }
+
     /// Passes on a batch from a thread that scans a table, and ends its turn; false if the receiver is gone. If the channel is
     /// full, the thread blocks.
     ///
@@ -264,7 +265,7 @@ impl ScanReader {
         &mut self,
         out: &Sender<DfResult<RecordBatch>>,
         batch: DfResult<RecordBatch>,
-        turn: Turn,
+        turn: Option<Turn>,
     ) -> DfResult<bool> {
         if let Ok(batch) = &batch {
             let bytes = long_batch_bytes(batch);

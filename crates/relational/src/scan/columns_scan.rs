@@ -352,7 +352,7 @@ impl ExecutionPlan for ColumnsScan {
             let mut rows = Kept::new(&view, request, keep.as_deref()).map_err(external)?;
             let mut sent = 0;
             loop {
-                let turn = Turn::take();
+                let turn = reading.takes_turns().then(Turn::take);
                 let Some(batch) = rows.next().transpose() else { break };
                 let batch = batch.map_err(external).and_then(|rows| with_schema(rows.batch, &schema));
                 let found = batch.as_ref().map_or(1, RecordBatch::num_rows);

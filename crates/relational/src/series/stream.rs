@@ -66,6 +66,7 @@ impl Shape {
             builder.spawn_blocking(move || {
                 let Body::Rows(rows) = &shape.body else { return Ok(()) };
                 reading.expect(first_block_bytes(&selected.view, &part))?;
+                let takes_turns = reading.takes_turns();
                 let mut refused = None;
                 let mut send = |batch, turn| match batch {
                     Some(batch) => reading.hand_on(&out, Ok(batch), turn).unwrap_or_else(|error| {
@@ -74,7 +75,7 @@ impl Shape {
                     }),
                     None => !out.is_closed(),
                 };
-                let read = shape.read_part(rows, &selected, part, &mut send).map_err(external)?;
+                let read = shape.read_part(rows, &selected, part, takes_turns, &mut send).map_err(external)?;
                 *stats.lock() += read;
                 refused.map_or(Ok(()), Err)
             });
@@ -92,11 +93,12 @@ impl Shape {
         rows: &Rows,
         selected: &Selected,
         part: ScanRequest,
-        send: &mut dyn FnMut(Option<arrow_array::RecordBatch>, Turn) -> bool,
+        takes_turns: bool,
+        send: &mut dyn FnMut(Option<arrow_array::RecordBatch>, Option<Turn>) -> bool,
     ) -> Result<ScanStats> {
         let mut passing = Kept::new(&selected.view, part, selected.keep.as_ref())?;
         loop {
-            let turn = Turn::take();
+            let turn = takes_turns.then(Turn::take);
             let Some(scanned) = passing.next()? else { break };
             let batch = match scanned.batch.num_rows() {
                 0 => None,
