@@ -185,23 +185,25 @@ impl Reserved {
     }
 }
 
-/// The right of a thread to decode a batch of long rows of a `columns` table. The sizes of blocks are known exactly only when they
-/// are decoded, so only as many threads do that at a time as there are processors. A thread that waits for a client has no turn.
-pub(crate) struct Turn(());
+/// The right of a thread to decode long rows.
+struct Turn(());
 
 /// Free turns.
 static TURNS: LazyLock<Mutex<usize>> =
     LazyLock::new(|| Mutex::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get)));
 static TURN_ENDED: Condvar = Condvar::new();
 
-impl Turn {
-    /// Waits for a free turn.
-    pub(crate) fn take() -> Turn {
+/// Reads a batch of a `columns` table; if its rows are long, in turn with other threads. The sizes of blocks are known exactly only
+/// when they are decoded, so only as many threads decode long rows at a time as there are processors. `read` must not wait for
+/// anything that reads tables.
+pub(crate) fn in_turn<T>(is_long: bool, read: impl FnOnce() -> T) -> T {
+    let _turn = is_long.then(|| {
         let mut free = TURNS.lock();
         TURN_ENDED.wait_while(&mut free, |free| *free == 0);
         *free -= 1;
         Turn(())
-    }
+    });
+    read()
 }
 
 impl Drop for Turn {
@@ -220,7 +222,7 @@ impl ReadAhead {
         Arc::new(ReadAhead(MemoryConsumer::new("ReadAhead").register(pool)))
     }
 
-    /// What a thread that scans passes its batches on by.
+    /// The sending end, for a thread that scans.
     pub(crate) fn reader(self: &Arc<Self>) -> ScanReader {
         ScanReader { ahead: Arc::clone(self), block: self.0.new_empty() }
     }
@@ -250,13 +252,13 @@ impl ScanReader {
         self.block.try_resize(bytes)
     }
 
-    /// Whether the rows are long, so that batches are decoded in turn.
-    pub(crate) fn takes_turns(&self) -> bool {
+    /// Whether the rows are known to be long.
+    pub(crate) fn is_long(&self) -> bool {
         self.block.size() > 0
     }
 
-    /// Passes on a batch from a thread that scans a table, and ends its turn; false if the receiver is gone. If the channel is
-    /// full, the thread blocks.
+    /// Passes on a batch from a thread that scans a table; false if the receiver is gone. If the channel is full, the
+    /// thread blocks.
     ///
     /// # Errors
     /// 53200 for a long batch if there is not enough memory; 53400 if [`SCANS_WAITING_MAX`] threads are blocked already, so that
@@ -265,14 +267,12 @@ impl ScanReader {
         &mut self,
         out: &Sender<DfResult<RecordBatch>>,
         batch: DfResult<RecordBatch>,
-        turn: Option<Turn>,
     ) -> DfResult<bool> {
         if let Ok(batch) = &batch {
             let bytes = long_batch_bytes(batch);
             self.block.try_resize(self.block.size().max(bytes))?;
             self.ahead.0.try_grow(bytes)?;
         }
-        drop(turn);
         let batch = match out.try_send(batch) {
             Ok(()) => return Ok(true),
             Err(TrySendError::Closed(_)) => return Ok(false),

@@ -3,6 +3,7 @@
 //! The number of digits bounds each result, so that nothing overflows: up to [`DIGITS_MAX`] digits are 128 bits wide, up to
 //! [`WIDE_DIGITS_MAX`] 256 bits. Scales are PostgreSQL's: a sum has the larger one, a product the sum of both.
 
+use std::borrow::Cow;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -53,7 +54,7 @@ enum Values<'a> {
 
 impl Tree {
     /// The values of all rows; `None` if one does not fit in 128 bits, which is only tested if `CHECKED`.
-    fn values<'a, const CHECKED: bool>(&self, columns: &'a [Vec<i128>]) -> Option<Values<'a>> {
+    fn values<'a, const CHECKED: bool>(&self, columns: &'a [Cow<'_, [i128]>]) -> Option<Values<'a>> {
         let operands = |left: &Tree, right: &Tree| -> Option<(Values<'a>, Values<'a>)> {
             Some((left.values::<CHECKED>(columns)?, right.values::<CHECKED>(columns)?))
         };
@@ -76,7 +77,7 @@ impl Tree {
     }
 
     /// The value of a row in 256 bits.
-    fn wide_value(&self, columns: &[Vec<i128>], row: usize) -> i256 {
+    fn wide_value(&self, columns: &[Cow<'_, [i128]>], row: usize) -> i256 {
         let operands = |left: &Tree, right: &Tree| (left.wide_value(columns, row), right.wide_value(columns, row));
         match self {
             Tree::Column(at) => i256::from_i128(columns[*at][row]),
@@ -171,7 +172,7 @@ impl Arithmetic {
         for column in columns {
             nulls = NullBuffer::union(nulls.as_ref(), column.nulls());
         }
-        let columns: Vec<Vec<i128>> = columns.iter().map(whole_numbers).collect::<Result<_>>()?;
+        let columns: Vec<Cow<'_, [i128]>> = columns.iter().map(whole_numbers).collect::<Result<_>>()?;
         let values = match self.is_wide {
             true => self.tree.values::<true>(&columns),
             false => self.tree.values::<false>(&columns),
@@ -196,12 +197,12 @@ impl Arithmetic {
 }
 
 /// The values of integers, or of decimals in units of their last digit; any for NULL.
-fn whole_numbers(array: &ArrayRef) -> Result<Vec<i128>> {
+fn whole_numbers(array: &ArrayRef) -> Result<Cow<'_, [i128]>> {
     Ok(match array.data_type() {
         DataType::Int16 => array.as_primitive::<Int16Type>().values().iter().map(|value| (*value).into()).collect(),
         DataType::Int32 => array.as_primitive::<Int32Type>().values().iter().map(|value| (*value).into()).collect(),
         DataType::Int64 => array.as_primitive::<Int64Type>().values().iter().map(|value| (*value).into()).collect(),
-        DataType::Decimal128(..) => array.as_primitive::<Decimal128Type>().values().to_vec(),
+        DataType::Decimal128(..) => Cow::Borrowed(array.as_primitive::<Decimal128Type>().values()),
         other => return Err(Error::bug(format!("decimals of Arrow type {other}"))),
     })
 }

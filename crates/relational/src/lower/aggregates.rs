@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, TimeUnit};
 use binder::tree::{AggregateCall, Rel};
-use catalog::{TypeId, builtin};
+use catalog::{TypeId, Volatility, builtin};
 use datafusion::common::DFSchema;
 use datafusion::functions_aggregate::{average, bool_and_or, count, first_last, min_max, sum};
 use datafusion::logical_expr::expr::AggregateFunction;
@@ -20,6 +20,7 @@ use crate::arrow::key::KeyKind;
 use crate::arrow::{Form, arrow_type, form};
 use crate::errors::OrError;
 use crate::evaluation::accumulate::{Accumulate, Order, Spec};
+use crate::evaluation::evaluate::stability;
 use crate::evaluation::{keys, moments};
 use crate::functions;
 use crate::lower::expressions::joined;
@@ -480,8 +481,10 @@ impl Parted {
         let (parts, asked): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.calls).into_iter().partition(|(column, _)| self.parts.contains(column));
         for (column, call) in asked.into_iter().chain(parts) {
-            let same = kept.iter().find(|(_, one)| *one == call).map(|(same, _)| *same);
-            let Some(same) = same.filter(|_| self.parts.contains(&column)) else {
+            let mut exprs = call.arguments.iter().chain(&call.filter);
+            let may_share = self.parts.contains(&column) && exprs.all(|expr| stability(expr) != Volatility::Volatile);
+            let same = kept.iter().find(|(_, one)| may_share && *one == call).map(|(same, _)| *same);
+            let Some(same) = same else {
                 kept.push((column, call));
                 continue;
             };

@@ -1,7 +1,7 @@
 //! Lowers arithmetic of numerics whose operands are decimals with known numbers of digits: whole columns are computed, and
 //! nothing overflows.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use arrow_schema::DataType;
 use catalog::{TypeId, builtin};
@@ -100,7 +100,7 @@ impl Lowering<'_> {
         &self,
         argument: &Expr,
         schema: &DFSchema,
-    ) -> Result<Option<(std::sync::Arc<AggregateUDF>, DfExpr)>> {
+    ) -> Result<Option<(Arc<AggregateUDF>, DfExpr)>> {
         if argument.ty != TypeId::NUMERIC {
             return Ok(None);
         }
@@ -118,8 +118,10 @@ impl Lowering<'_> {
         if !fits || arguments.is_empty() {
             return Ok(None);
         }
-        if let (ExprKind::Column(_), Some(column)) = (&expr.kind, arguments.first()) {
-            return Ok(Some((column.clone(), found.digits, scale)));
+        if let ExprKind::Column(column) = expr.kind
+            && let (column, DataType::Decimal128(..)) = self.column(column, schema)?
+        {
+            return Ok(Some((column, found.digits, scale)));
         }
         Ok(Some((Arithmetic::call(found.tree, arguments, found.digits, scale), found.digits, scale)))
     }

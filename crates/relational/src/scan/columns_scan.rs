@@ -28,7 +28,7 @@ use futures::StreamExt;
 use model::{Result, TableRef, TimeRange};
 
 use crate::errors::external;
-use crate::memory::{ReadAhead, Turn};
+use crate::memory::{ReadAhead, in_turn};
 use crate::scan::columns_table::relabel;
 use crate::scan::join_keys::JoinKeys;
 use crate::scan::predicate::{Keep, Kept};
@@ -351,15 +351,13 @@ impl ExecutionPlan for ColumnsScan {
             reading.expect(first_block_bytes(&view, &request))?;
             let mut rows = Kept::new(&view, request, keep.as_deref()).map_err(external)?;
             let mut sent = 0;
-            loop {
-                let turn = reading.takes_turns().then(Turn::take);
-                let Some(batch) = rows.next().transpose() else { break };
+            while let Some(batch) = in_turn(reading.is_long(), || rows.next()).transpose() {
                 let batch = batch.map_err(external).and_then(|rows| with_schema(rows.batch, &schema));
                 let found = batch.as_ref().map_or(1, RecordBatch::num_rows);
                 sent += found;
                 let failed = batch.is_err();
                 // A failed send too means that there is no reader any more.
-                let is_over = if found == 0 { out.is_closed() } else { !reading.hand_on(&out, batch, turn)? };
+                let is_over = if found == 0 { out.is_closed() } else { !reading.hand_on(&out, batch)? };
                 if is_over || failed {
                     break;
                 }

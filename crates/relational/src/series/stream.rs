@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::shape::{Body, Count, Order, Rows, Shape};
 use super::{Selected, project, relabelled};
 use crate::errors::{convert, external};
-use crate::memory::{ReadAhead, Turn};
+use crate::memory::{ReadAhead, in_turn};
 use crate::results::Batches;
 use crate::scan::columns_scan::first_block_bytes;
 use crate::scan::predicate::Kept;
@@ -66,16 +66,16 @@ impl Shape {
             builder.spawn_blocking(move || {
                 let Body::Rows(rows) = &shape.body else { return Ok(()) };
                 reading.expect(first_block_bytes(&selected.view, &part))?;
-                let takes_turns = reading.takes_turns();
+                let is_long = reading.is_long();
                 let mut refused = None;
-                let mut send = |batch, turn| match batch {
-                    Some(batch) => reading.hand_on(&out, Ok(batch), turn).unwrap_or_else(|error| {
+                let mut send = |batch| match batch {
+                    Some(batch) => reading.hand_on(&out, Ok(batch)).unwrap_or_else(|error| {
                         refused = Some(error);
                         false
                     }),
                     None => !out.is_closed(),
                 };
-                let read = shape.read_part(rows, &selected, part, takes_turns, &mut send).map_err(external)?;
+                let read = shape.read_part(rows, &selected, part, is_long, &mut send).map_err(external)?;
                 *stats.lock() += read;
                 refused.map_or(Ok(()), Err)
             });
@@ -93,18 +93,16 @@ impl Shape {
         rows: &Rows,
         selected: &Selected,
         part: ScanRequest,
-        takes_turns: bool,
-        send: &mut dyn FnMut(Option<arrow_array::RecordBatch>, Option<Turn>) -> bool,
+        is_long: bool,
+        send: &mut dyn FnMut(Option<arrow_array::RecordBatch>) -> bool,
     ) -> Result<ScanStats> {
         let mut passing = Kept::new(&selected.view, part, selected.keep.as_ref())?;
-        loop {
-            let turn = takes_turns.then(Turn::take);
-            let Some(scanned) = passing.next()? else { break };
+        while let Some(scanned) = in_turn(is_long, || passing.next())? {
             let batch = match scanned.batch.num_rows() {
                 0 => None,
                 _ => Some(project(&rows.outputs, &relabelled(&scanned.batch, &self.scanned)?, &self.result)?),
             };
-            if !send(batch, turn) {
+            if !send(batch) {
                 break;
             }
         }
