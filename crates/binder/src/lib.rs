@@ -58,4 +58,4 @@ pub use domain::{VALUE, domain_condition, domain_levels, user_type};
 pub use inheritance::{PartitionComparison, PartitionCondition, PartitionTest};
 pub use routine::{NameConflict, Routine, Variable, assigned};
 pub use view::{NewView, ViewBase, ViewCheck, ViewQuery, ViewTable, bind_view};
-pub use walk::{change, used_columns, visit, visit_operators};
+pub use walk::{change, stands_alone, used_columns, visit, visit_operators};

@@ -1,10 +1,11 @@
 //! Walks over bound trees.
 
+use catalog::{Volatility, builtin};
 use rustc_hash::FxHashSet;
 use scalar::{Expr, ExprKind};
 
 use crate::system::SystemUses;
-use crate::tree::{Bound, CteBody, Query, Rel};
+use crate::tree::{Bound, Cte, CteBody, Query, Rel, Subplan};
 
 /// Generates a walk over the expressions of operators, shared or mutable.
 macro_rules! expressions {
@@ -203,6 +204,45 @@ pub fn used_columns(query: &Query) -> FxHashSet<u32> {
         }
     });
     used
+}
+
+/// Whether an operator can run without the query around it: it reads no row of that, no change in WITH, and no query of WITH
+/// that would give other rows when it runs again.
+pub fn stands_alone(rel: &Rel, subqueries: &[Subplan], ctes: &[Cte]) -> bool {
+    let (mut read, mut made) = (FxHashSet::default(), FxHashSet::default());
+    let (mut is_alone, mut entered) = (true, FxHashSet::default());
+    let mut pending = vec![(rel, false)];
+    while let Some((rel, is_of_with)) = pending.pop() {
+        let mut visit = |part: &Expr| match &part.kind {
+            ExprKind::Column(column) => _ = read.insert(*column),
+            ExprKind::Subquery(subquery) => {
+                pending.extend(subqueries.get(subquery.query as usize).map(|plan| (&plan.rel, is_of_with)));
+            }
+            ExprKind::Call(call, _) if is_of_with => {
+                let function = builtin().function_row(call.function);
+                is_alone &= function.is_some_and(|row| row.volatility != Volatility::Volatile);
+            }
+            _ => {}
+        };
+        expressions(rel, &mut |expr| expr.visit(&mut visit));
+        let mut referred = Vec::new();
+        all_made(rel, &mut made, &mut |cte| referred.push(cte));
+        for cte in referred {
+            let Some(of) = ctes.get(cte).filter(|_| entered.insert(cte)) else { continue };
+            match &of.body {
+                CteBody::Plain(rel) => pending.push((rel, true)),
+                CteBody::Recursive { base, step, .. } => pending.extend([(&base.rel, true), (&step.rel, true)]),
+                CteBody::Change(_) => is_alone = false,
+            }
+        }
+        // The step of a recursive query reads the step before.
+        operators(rel, &mut |rel| {
+            if let Rel::WorkTable { cte, .. } = rel {
+                is_alone &= entered.contains(cte);
+            }
+        });
+    }
+    is_alone && read.is_subset(&made)
 }
 
 /// Columns that the subqueries and the queries of WITH read from outside, by number.

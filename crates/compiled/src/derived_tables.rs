@@ -36,6 +36,8 @@ pub(crate) enum Rows {
     },
     /// The rows that a change in WITH returns: it runs before all queries.
     Changed,
+    /// Rows that another executor has made before the statement runs.
+    External,
 }
 
 /// UNION, INTERSECT or EXCEPT, with or without ALL.
@@ -92,6 +94,7 @@ impl Rows {
                 series(&values, *is_int8, emit)
             }
             Rows::Changed => Err(Error::bug("a change in WITH that did not run")),
+            Rows::External => Err(Error::bug("a query of another executor that did not run")),
         }
     }
 
@@ -104,7 +107,7 @@ impl Rows {
     pub(crate) fn selects<'s>(&'s self, out: &mut Vec<&'s Select>) {
         match self {
             Rows::Select(select) => out.push(select),
-            Rows::Values(_) | Rows::Series { .. } | Rows::Changed => {}
+            Rows::Values(_) | Rows::Series { .. } | Rows::Changed | Rows::External => {}
             Rows::Set(set) => set.sides.iter().for_each(|side| side.selects(out)),
         }
     }

@@ -61,5 +61,5 @@ pub use partition_bounds::{bound_text, key_text as partition_key_text, ordered_c
 pub use row_rules::{RowRules, ValueOf};
 pub use select::Output;
 pub use sequences::{Numbers, is_of_sequence};
-pub use statement::{Compiled, Ran, Reading, Session, Tables, run};
+pub use statement::{Compiled, Ran, Reading, Session, Tables, run, run_with};
 pub use triggers::{StatementTrigger, statement_triggers};

@@ -4,16 +4,18 @@ use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use binder::tree::Query;
 use bumpalo::Bump;
 use crossbeam_epoch::Guard;
 use env::Event;
-use model::{Datum, Error, Result, SequenceRef, SqlState, TableId};
+use model::{Datum, Error, Result, SequenceRef, SqlState, TableId, Type};
+use rows::row::RowLayout;
 use rows::{RowTable, Txn, View};
 
 use crate::array::ParamType;
-use crate::cast::Zone;
+use crate::cast::{self, Zone};
 use crate::dml::merge::Merge;
-use crate::dml::{Change, Insert, Late};
+use crate::dml::{Change, Incoming, Insert, Late};
 use crate::exec::{ExecContext, ReadSource, ResumePoint, Slice, SubPlans};
 use crate::lower::{Asks, Parts};
 use crate::plan::{Access, Step};
@@ -54,6 +56,42 @@ pub(crate) struct WithChange {
     pub(crate) work: Work,
     /// Number of the derived table with the rows that it returns.
     pub(crate) rows: usize,
+}
+
+/// A query of a change that another executor runs before it.
+pub(crate) struct External {
+    pub(crate) query: Query,
+    /// Number of the derived table with its rows.
+    pub(crate) of: usize,
+    /// For each column of that table its position in the query's rows; `None` for one that nothing reads.
+    pub(crate) fields: Vec<Option<usize>>,
+    /// Types of the table's columns.
+    pub(crate) types: Vec<Type>,
+}
+
+impl External {
+    /// Gives the rows to the statement that runs.
+    fn give<'a>(&self, rows: &dyn Incoming, layout: &RowLayout, ctx: &'a ExecContext<'a>) -> Result<()> {
+        let (mut made, mut bytes) = (Vec::with_capacity(rows.rows()), Vec::new());
+        let mut values = Vec::with_capacity(self.fields.len());
+        for row in 0..rows.rows() {
+            ctx.look()?;
+            values.clear();
+            for (field, ty) in self.fields.iter().zip(&self.types) {
+                let value = field.and_then(|at| Some((at, rows.field(row, at)?)));
+                values.push(match value {
+                    None => Datum::Null,
+                    Some((at, bytes)) => cast::input(*ty, rows.form(at), bytes, ctx.session.zone, ctx.arena)?,
+                });
+            }
+            bytes.clear();
+            layout.encode(&values, &mut bytes)?;
+            made.push(&*ctx.arena.alloc_slice_copy(&bytes));
+            ctx.keep(2 * size_of::<&[u8]>());
+        }
+        ctx.give_rows(self.of, &made);
+        Ok(())
+    }
 }
 
 /// The plan of a statement, by kind.
@@ -171,6 +209,11 @@ impl Compiled {
     pub fn is_read_only(&self) -> bool {
         let reads = matches!(&self.work, Work::Select(_)) && self.parts.changes.is_empty();
         reads && !self.queries().any(Select::locks) && !self.parts.counts
+    }
+
+    /// The queries that another executor runs before each run, for [`run_with`]. They read the snapshot of the statement.
+    pub fn external_queries(&self) -> impl Iterator<Item = &Query> {
+        self.parts.external.iter().map(|external| &external.query)
     }
 
     /// Whether it has changes in WITH.
@@ -381,13 +424,34 @@ pub fn run(
     guard: &Guard,
     sink: &mut dyn FnMut(&[Datum<'_>]) -> Result<()>,
 ) -> Result<Ran> {
+    run_with(compiled, txn, (params, &[]), session, guard, sink)
+}
+
+/// Like [`run`], with the rows of the [queries that another executor ran](Compiled::external_queries).
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(
+    compiled: &Compiled,
+    txn: &mut Txn,
+    (params, external): (&[Datum<'_>], &[&dyn Incoming]),
+    session: Session<'_>,
+    guard: &Guard,
+    sink: &mut dyn FnMut(&[Datum<'_>]) -> Result<()>,
+) -> Result<Ran> {
     compiled.check(params)?;
+    if compiled.parts.external.len() != external.len() {
+        return Err(Error::bug("a statement without the rows of its queries"));
+    }
     let arena = Bump::new();
     let hides = compiled.parts.hides || txn.hides_changes();
     let before = txn.changes_len();
     let ctx = ExecContext::new(params, &arena, guard, session, compiled.sub_plans(), ReadSource::of(txn));
     let ctx = if compiled.takes_rows() { ctx.with_rows_of(compiled.parts.params.len()) } else { ctx };
     let ctx = if hides { ctx.with_late_checks() } else { ctx };
+    for (query, rows) in compiled.parts.external.iter().zip(external) {
+        query.give(*rows, &compiled.parts.derived[query.of].layout, &ctx)?;
+    }
     let emit: Emit<'_, '_> = &mut |row| sink(row).map(ControlFlow::Continue);
     let ran = if hides { compiled.hiding(&ctx, emit) } else { compiled.work.run(&ctx, emit) };
     // Actions of foreign keys have changed their rows by now.

@@ -97,6 +97,13 @@ pub(crate) struct BoundChange {
     pub(crate) session: Arc<Session>,
 }
 
+impl BoundChange {
+    /// Files that functions in FROM read.
+    pub(crate) fn into_files(self) -> Vec<Arc<FilesTable>> {
+        self.sources
+    }
+}
+
 /// Binds an INSERT, UPDATE, DELETE or MERGE.
 ///
 /// # Errors
@@ -263,6 +270,13 @@ impl Bound {
         let BoundChange { sources, session, .. } = change;
         // Each execution binds the whole change again.
         Bound { query, parameters, reads_system: true, sources, session }
+    }
+
+    /// A query of a change that runs before it; `files`: those that functions in FROM of the change read.
+    pub(crate) fn of_change(query: Query, files: &[Arc<FilesTable>], context: &Arc<StatementContext>) -> Bound {
+        let parameters = query.parameters.iter().map(|ty| ty.0).collect();
+        let session = Arc::clone(&Tables::new(context).session);
+        Bound { query, parameters, reads_system: true, sources: files.to_vec(), session }
     }
 
     /// The bound tree.

@@ -164,7 +164,7 @@ impl PlanCache {
                 return None;
             }
             let constants = match &prepared.0.plan {
-                Plan::Rows(plan) => {
+                Plan::Rows(plan) if !plan.has_external_queries() => {
                     if !stripped.fits(prepared.parameters()) {
                         return None;
                     }
@@ -173,7 +173,7 @@ impl PlanCache {
                     // text has.
                     Constants::Bound(plan.bind(constants, session).ok()?)
                 }
-                Plan::Query(_) | Plan::Insert(_) => {
+                Plan::Query(_) | Plan::Insert(_) | Plan::Rows(_) => {
                     if !stripped.fits(prepared.parameters()) {
                         return None;
                     }

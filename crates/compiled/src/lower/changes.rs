@@ -21,6 +21,7 @@ use rows::RowTable;
 use rustc_hash::{FxHashMap, FxHashSet};
 use scalar::{Expr as Bound, ExprKind, Subscript};
 
+use super::external::{self, Externals, with_conditions_copied};
 use super::relations::outputs;
 use super::{
     Asks, Definition, Lower, Lowered, Lowering, NotLowered, Stop, Tree, declared_types, not_bound, outcome, refused,
@@ -74,10 +75,29 @@ pub fn lower_change(
     session: &scalar::Session,
     declared: &[Option<ParamType>],
 ) -> Result<Lowered> {
+    let (lowered, _) = lowered_change(bound, tables, session, declared, Externals::default());
+    // INSERT takes the rows of a query of another executor as they come.
+    if !matches!(lowered, Err(Stop::Refused(_))) || matches!(bound.change, Change::Insert(_)) {
+        return outcome(lowered);
+    }
+    let bound = with_conditions_copied(bound);
+    outcome(external::lowered(|externals| lowered_change(&bound, tables, session, declared, externals)))
+}
+
+/// Tries to lower a change. Returns also what is left to another executor, and what could be.
+fn lowered_change<'q>(
+    bound: &'q ChangeStatement,
+    tables: &'q dyn Tables,
+    session: &'q scalar::Session,
+    declared: &[Option<ParamType>],
+    externals: Externals<'q>,
+) -> (Lower<Compiled>, Externals<'q>) {
     let ChangeStatement { change, output, columns, subqueries, ctes, parameters, inherited, tableoid, routed } = bound;
     let tree = Tree { columns, subqueries, ctes, parameters, output };
     let variants = Variants { inherited, tableoid: *tableoid, routed: routed.as_deref() };
-    outcome(Lowering::new(tree, tables, session).change(change, &variants, declared))
+    let mut lowering = Lowering { externals, ..Lowering::new(tree, tables, session) };
+    let work = lowering.change(change, &variants, declared);
+    (work.map(|work| Compiled::of(work, lowering.parts)), lowering.externals)
 }
 
 /// Lowers a bound INSERT whose query another executor runs: returns the load that takes the query's rows, and the query.
@@ -123,19 +143,15 @@ struct Set<'q> {
 
 impl<'q> Lowering<'q> {
     /// The plan of a change.
-    fn change(
-        mut self,
-        change: &'q Change,
-        variants: &Variants<'q>,
-        declared: &[Option<ParamType>],
-    ) -> Lower<Compiled> {
+    fn change(&mut self, change: &'q Change, variants: &Variants<'q>, declared: &[Option<ParamType>]) -> Lower<Work> {
         self.parameters(declared)?;
         let work = match change {
             Change::Insert(insert) => Work::Insert(self.insert(insert)?),
             Change::Merge(merge) => Work::Merge(self.merge(merge)?),
             Change::Update(_) | Change::Delete(_) => self.changes(change, variants)?,
         };
-        Ok(Compiled::of(work, self.parts))
+        self.complete_externals()?;
+        Ok(work)
     }
 
     /// Lowers the changes in WITH, which run before the statement's own query or change, also if nothing reads their rows.

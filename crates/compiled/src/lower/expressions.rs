@@ -155,6 +155,9 @@ impl Lowering<'_> {
         if let Some((_, error)) = self.failures.iter().find(|(failed, _)| *failed == column) {
             self.parts.failure.get_or_insert_with(|| error.clone());
         }
+        if self.externals.is_possible {
+            self.externals.read.insert(column);
+        }
         let (level, expr) = match &self.definitions[column as usize] {
             Some(Definition::Field { level, slot, column }) => {
                 let layout = Layout(Arc::clone(&self.levels[*level].sources[*slot].table.layout));
@@ -549,7 +552,7 @@ impl Lowering<'_> {
             what.push(self.as_type(left, *ty)?);
         }
         let (select, given) = self.inside(|lowering| {
-            let mut draft = lowering.draft(&plan.rel, &plan.columns)?;
+            let mut draft = lowering.nested(&plan.rel, &plan.columns)?;
             for (at, (column, (_, ty))) in plan.columns.iter().zip(types).enumerate() {
                 let own = lowering.tree.columns[*column as usize].ty;
                 if !is_kept(own, *ty) {

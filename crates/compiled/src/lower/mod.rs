@@ -6,6 +6,7 @@
 //! - [`lower_expression`]: the entry point for expressions of definitions.
 //! - `changes`: the plans of INSERT, UPDATE and DELETE.
 //! - `relations`: FROM, SELECT and set operations; `locks`: FOR UPDATE; `aggregates`: GROUP BY.
+//! - `external`: the queries of a change that another executor runs.
 //! - `expressions`: expressions; `constants`: their constant parts; `natives`: functions that the executor's own operators
 //!   compute.
 //!
@@ -19,6 +20,7 @@ mod aggregates;
 mod changes;
 mod constants;
 mod expressions;
+mod external;
 mod locks;
 mod natives;
 mod relations;
@@ -32,13 +34,14 @@ use parser::ast;
 use rows::RowTable;
 
 pub use self::changes::{lower_change, lower_load, prepare_change};
+use self::external::Externals;
 use self::natives::plain;
 use crate::array::{Array, ParamType};
 use crate::derived_tables::Derived;
 use crate::expr::Expr;
 use crate::from::Source;
 use crate::select::{Output, TextColumn};
-use crate::statement::{Compiled, Tables, WithChange, Work};
+use crate::statement::{Compiled, External, Tables, WithChange, Work};
 use crate::subquery::{ResultKind, Subquery};
 
 /// Outcome of lowering a statement.
@@ -132,7 +135,16 @@ pub fn lower(
 ) -> Result<Lowered> {
     let Query { root, output, columns, subqueries, ctes, parameters } = bound;
     let tree = Tree { columns, subqueries, ctes, parameters, output };
-    outcome(Lowering::new(tree, tables, session).query(root, declared))
+    let lowered = |externals| {
+        let mut lowering = Lowering { externals, ..Lowering::new(tree, tables, session) };
+        let work = lowering.query(root, declared);
+        (work.map(|work| Compiled::of(work, lowering.parts)), lowering.externals)
+    };
+    // A query that changes nothing is left to another executor as a whole.
+    match ctes.iter().any(|cte| matches!(cte.body, CteBody::Change(_))) {
+        true => outcome(external::lowered(lowered)),
+        false => outcome(lowered(Externals::default()).0),
+    }
 }
 
 fn outcome(lowered: Lower<Compiled>) -> Result<Lowered> {
@@ -233,6 +245,7 @@ struct Lowering<'q> {
     reads_parameter: bool,
     /// The columns that the change in WITH returns which is being lowered; `None` for the statement's own.
     returned: Option<&'q [u32]>,
+    externals: Externals<'q>,
     parts: Parts,
 }
 
@@ -260,6 +273,8 @@ pub(crate) struct Parts {
     pub(crate) changes: Vec<WithChange>,
     /// Whether the statement's queries must not see its changes: [`rows::Txn::hide_changes`].
     pub(crate) hides: bool,
+    /// Queries of the statement that another executor runs before it.
+    pub(crate) external: Vec<External>,
     /// The first error of a constant expression, with which each run fails.
     pub(crate) failure: Option<Error>,
 }
@@ -299,12 +314,13 @@ impl<'q> Lowering<'q> {
             calls_session: false,
             numbers_rows: false,
             reads_parameter: false,
+            externals: Externals::default(),
             parts: Parts::default(),
         }
     }
 
     /// The plan of a query.
-    fn query(mut self, root: &'q Rel, declared: &[Option<ParamType>]) -> Lower<Compiled> {
+    fn query(&mut self, root: &'q Rel, declared: &[Option<ParamType>]) -> Lower<Work> {
         self.parameters(declared)?;
         let wanted: Vec<u32> = self.tree.output.iter().map(|one| one.column).collect();
         let mut draft = self.draft(root, &wanted)?;
@@ -313,8 +329,8 @@ impl<'q> Lowering<'q> {
                 draft.texts.push(TextColumn { at, ty: output.ty });
             }
         }
-        let select = draft.planned(&self.levels[0].sources, &mut self.parts.hashed);
-        Ok(Compiled::of(Work::Select(select), self.parts))
+        self.complete_externals()?;
+        Ok(Work::Select(draft.planned(&self.levels[0].sources, &mut self.parts.hashed)))
     }
 
     /// Takes the types of the parameters, and lowers the changes in WITH.

@@ -170,9 +170,21 @@ impl<'q> Lowering<'q> {
         Ok(draft)
     }
 
-    /// Like [`Lowering::draft`], with access paths.
+    /// Like [`Lowering::draft`], of a query within another one.
+    pub(super) fn nested(&mut self, rel: &'q Rel, wanted: &[u32]) -> Lower<Draft> {
+        if !self.is_external(rel) {
+            return self.or_external(rel, |lowering| lowering.draft(rel, wanted));
+        }
+        let mut draft = Draft::default();
+        self.external(rel, &mut draft.from)?;
+        draft.output = wanted.iter().map(|column| self.column(*column)).collect::<Lower<_>>()?;
+        draft.columns = wanted.iter().map(|column| self.output(*column)).collect();
+        Ok(draft)
+    }
+
+    /// Like [`Lowering::nested`], with access paths.
     pub(super) fn select(&mut self, rel: &'q Rel, wanted: &[u32]) -> Lower<Select> {
-        let draft = self.draft(rel, wanted)?;
+        let draft = self.nested(rel, wanted)?;
         let level = self.level();
         Ok(draft.planned(&self.levels[level].sources, &mut self.parts.hashed))
     }
@@ -267,6 +279,19 @@ impl<'q> Lowering<'q> {
 
     /// Adds the tables of FROM to the current query.
     fn from(&mut self, rel: &'q Rel, place: Place, into: &mut From) -> Lower<()> {
+        // Another executor would join tables without the conditions of WHERE, and each use of a query of WITH would be one of
+        // its own.
+        let is_of_with = matches!(rel, Rel::Cte { cte, .. } if matches!(self.tree.ctes[*cte].body, CteBody::Plain(_)));
+        if is_of_with || matches!(rel, Rel::Single | Rel::Join { .. }) {
+            return self.own_from(rel, place, into);
+        }
+        if self.is_external(rel) {
+            return self.external(rel, into);
+        }
+        self.or_external(rel, |lowering| lowering.own_from(rel, place, into))
+    }
+
+    fn own_from(&mut self, rel: &'q Rel, place: Place, into: &mut From) -> Lower<()> {
         match rel {
             Rel::Single => Ok(()),
             Rel::Scan { table, columns, system, as_of } => {
@@ -410,7 +435,7 @@ impl<'q> Lowering<'q> {
         Ok(())
     }
 
-    fn add_derived(&mut self, derived: DerivedRef, table: Arc<RowTable>, columns: &[u32], into: &mut From) {
+    pub(super) fn add_derived(&mut self, derived: DerivedRef, table: Arc<RowTable>, columns: &[u32], into: &mut From) {
         let (level, slot) = (self.level(), self.current().sources.len());
         for (at, column) in columns.iter().enumerate() {
             self.definitions[*column as usize] = Some(Definition::Field { level, slot, column: at });
@@ -571,7 +596,7 @@ fn calls_volatile(columns: &[(u32, Bound)]) -> bool {
     columns.iter().any(|(_, value)| is_volatile(value))
 }
 
-fn is_volatile(expr: &Bound) -> bool {
+pub(super) fn is_volatile(expr: &Bound) -> bool {
     let calls_volatile = |part: &Bound| match &part.kind {
         ExprKind::Call(call, _) => {
             builtin().function_row(call.function).is_none_or(|row| row.volatility == Volatility::Volatile)

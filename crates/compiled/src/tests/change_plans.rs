@@ -131,6 +131,54 @@ fn changes_that_the_executor_does_not_run_are_refused_with_a_reason() {
 }
 
 #[test]
+fn queries_that_stand_alone_are_left_to_another_executor() {
+    let db = stock();
+    let ranks = "SELECT rank() OVER (ORDER BY s.n) AS r, s.note FROM stock s";
+    let read = |sql: &str| -> Vec<Vec<String>> {
+        let Ok(crate::Lowered::Plan(plan)) = db.prepared(sql, &[]) else { panic!("{sql}: refused") };
+        let names = |query: &binder::tree::Query| query.output.iter().map(|one| one.name.to_string()).collect();
+        plan.external_queries().map(names).collect()
+    };
+    for (sql, expected) in [
+        // Each is read once, with the columns that the statement reads.
+        (format!("DELETE FROM stock WHERE n IN (SELECT r FROM ({ranks}) x)"), vec![vec!["r"]]),
+        (format!("UPDATE stock SET n = r, note = x.note FROM ({ranks}) x WHERE r = item"), vec![vec!["r", "note"]]),
+        (format!("UPDATE stock SET (n, note) = (SELECT r, note FROM ({ranks}) x LIMIT 1)"), vec![vec!["r", "note"]]),
+        (
+            format!("WITH x AS ({ranks}) DELETE FROM stock USING x WHERE r = n AND n > (SELECT max(r) FROM x)"),
+            vec![vec!["r", "note"]],
+        ),
+        // What depends on the row stays here.
+        (
+            format!("UPDATE stock SET n = (SELECT max(r) FROM ({ranks}) x, price WHERE price.item = stock.item)"),
+            vec![vec!["r"]],
+        ),
+        (
+            format!(
+                "WITH gone AS (DELETE FROM stock WHERE n IN (SELECT r FROM ({ranks}) x) RETURNING n) SELECT n FROM gone"
+            ),
+            vec![vec!["r"]],
+        ),
+        (format!("MERGE INTO stock USING ({ranks}) x ON r = n WHEN MATCHED THEN DELETE"), vec![vec!["r"]]),
+        ("DELETE FROM stock WHERE n IN (SELECT item FROM price)".to_owned(), vec![]),
+    ] {
+        assert_eq!(read(&sql), expected, "{sql}");
+    }
+    for (sql, expected) in [
+        (
+            "UPDATE stock SET n = (SELECT max(r) FROM (SELECT rank() OVER (ORDER BY item + n) AS r FROM price) x)",
+            "window functions",
+        ),
+        (
+            "WITH made AS (INSERT INTO price VALUES (1) RETURNING item) DELETE FROM stock USING (SELECT rank() OVER () AS r FROM made) x",
+            "window functions",
+        ),
+    ] {
+        assert_eq!(db.refusal(sql), expected, "{sql}");
+    }
+}
+
+#[test]
 fn an_insert_may_have_very_many_rows() {
     let db = Db::new();
     db.ddl("CREATE TABLE t (id serial PRIMARY KEY, a int, b text DEFAULT 'none')");

@@ -11,6 +11,7 @@ use relational::types::Value;
 use crate::errors::locate;
 use crate::execute::explain_format::document;
 use crate::execute::query::{Long, located};
+use crate::execute::rows;
 use crate::plan::query::QueryPlan;
 use crate::plan::{Plan, Prepared, explain_columns};
 use crate::result::{Outcome, text_rows};
@@ -44,6 +45,7 @@ pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: 
         Plan::Rows(plan) => {
             plan.compiled.check_constants().map_err(|error| locate(error, &inner.0.statement.0))?;
             let mut lines = plan.describe();
+            lines.extend(rows::external::describe(session, &inner.0.statement, plan, values).await?);
             if analyze {
                 lines.push(run(session, &inner, values).await?);
             }

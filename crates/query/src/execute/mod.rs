@@ -119,7 +119,7 @@ impl Session {
     }
 
     /// Reads the values of a compiled statement as the client sent them, in text or binary format; `None` if
-    /// the statement is not compiled and takes [`Value`]s.
+    /// the statement is not compiled, or not all of it, and takes [`Value`]s.
     ///
     /// # Errors
     /// Class 22 for a value that cannot be read, with the number of its parameter.
@@ -129,7 +129,7 @@ impl Session {
         given: impl Iterator<Item = (pg::Form, Option<&'a [u8]>)>,
     ) -> Result<Option<Bound>> {
         match &prepared.0.plan {
-            Plan::Rows(plan) => plan.bind(given, self).map(Some),
+            Plan::Rows(plan) if !plan.has_external_queries() => plan.bind(given, self).map(Some),
             _ => Ok(None),
         }
     }

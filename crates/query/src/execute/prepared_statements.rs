@@ -51,11 +51,13 @@ pub(super) async fn run(
     values: &[Value],
     messages: Option<Messages<'_>>,
 ) -> Result<Executed> {
-    let Plan::Rows(plan) = &prepared.0.plan else {
-        return session.execute_into(prepared, Arguments::Values(values), messages).await;
-    };
-    let bound = plan.constants(session, values)?;
-    session.execute_into(prepared, Arguments::Bound(&bound), messages).await
+    match &prepared.0.plan {
+        Plan::Rows(plan) if !plan.has_external_queries() => {
+            let bound = plan.constants(session, values)?;
+            session.execute_into(prepared, Arguments::Bound(&bound), messages).await
+        }
+        _ => session.execute_into(prepared, Arguments::Values(values), messages).await,
+    }
 }
 
 /// The values of the arguments of EXECUTE: most constants are taken directly, expressions are evaluated and cast.

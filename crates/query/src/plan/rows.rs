@@ -9,6 +9,7 @@ use engine::{Catalog, Snapshot};
 use model::{Error, Result, Storage, TableId, Type};
 use parser::ast as tree;
 use pg::types::oid;
+use relational::files::FilesTable;
 use relational::types::{OutputColumn, Value};
 
 use super::feed::{self, FeedPlan};
@@ -39,6 +40,8 @@ pub(crate) struct RowsPlan {
     valid: Option<Valid>,
     /// Whether the last run of this change was long: the next run starts where long computation is allowed.
     pub(crate) was_long: AtomicBool,
+    /// Files that its queries read which another executor runs.
+    files: Vec<Arc<FilesTable>>,
 }
 
 /// Type of a result column.
@@ -195,7 +198,18 @@ impl RowsPlan {
     pub(crate) fn holds(&self, snapshot: &Snapshot, settings: &Arc<Settings>) -> bool {
         let same =
             |valid: &Valid| Arc::ptr_eq(&valid.catalog, snapshot.catalog()) && Arc::ptr_eq(&valid.settings, settings);
-        self.valid.as_ref().is_none_or(same)
+        // Files are listed when the statement is bound.
+        self.files.is_empty() && self.valid.as_ref().is_none_or(same)
+    }
+
+    /// Whether another executor runs queries of it, which take [`Value`]s of parameters.
+    pub(crate) fn has_external_queries(&self) -> bool {
+        self.compiled.external_queries().next().is_some()
+    }
+
+    /// Files that the queries of another executor read.
+    pub(crate) fn files(&self) -> &[Arc<FilesTable>] {
+        &self.files
     }
 }
 
@@ -289,7 +303,11 @@ pub(crate) fn plan_change(
     let lowered = compiled::lower_change(&bound.change, &tables, &bound.session, &types(declared));
     let refused = match lowered.map_err(|error| placed(error, statement))? {
         Lowered::Plan(compiled) => match without_binary_form(&compiled) {
-            None => return Ok(Some(ChangePlan::Rows(Box::new(RowsPlan::new(*compiled, verb, &context))))),
+            None => {
+                let files = bound.into_files();
+                let plan = RowsPlan { files, ..RowsPlan::new(*compiled, verb, &context) };
+                return Ok(Some(ChangePlan::Rows(Box::new(plan))));
+            }
             Some(column) => format!("RETURNING column \"{column}\" of a type that rows tables do not have"),
         },
         Lowered::Refused(refused) => refused.reason,
@@ -379,6 +397,7 @@ impl RowsPlan {
             compiled,
             verb,
             was_long: AtomicBool::new(false),
+            files: Vec::new(),
         }
     }
 }

@@ -427,6 +427,7 @@ pub(crate) async fn run_statement(
     let (mut out, forms) = (Vec::new(), vec![pg::Form::Text; columns.len()]);
     let bound;
     let (given, is_compiled) = match &prepared.0.plan {
+        Plan::Rows(plan) if plan.has_external_queries() => (Arguments::Values(&arguments), true),
         Plan::Rows(plan) => {
             bound = plan.constants(session, &arguments)?;
             (Arguments::Bound(&bound), true)

@@ -23,12 +23,15 @@ use crate::execute::query::ready_of;
 use crate::execute::routine;
 use crate::plan::Prepared;
 use crate::plan::feed::{Fed, FeedPlan};
+use crate::plan::query::QueryPlan;
 use crate::plan::rows::{ResultType, Verb};
 use crate::result::Executed;
 use crate::session::Session;
 use crate::session::clocks::Clocks;
+use crate::session::context::StatementContext;
 use crate::session::database::wait;
 use crate::session::known_calls::KnownCalls;
+use crate::statement::Statement;
 use crate::tables::{Changed, Named};
 
 /// Approximate number of rows inserted at once.
@@ -56,7 +59,7 @@ pub(crate) async fn feed(
     let fed = Fed::of(session, &prepared.0.statement, &plan.insert, &plan.parameters, &plan.refusal)?;
     let triggers = fed.load.statement_triggers();
     routine::trigger::fire_statement(session, &triggers, TriggerTiming::Before).await?;
-    let mut source = Source::start(session, &fed, values).await?;
+    let mut source = Source::start(session, &fed.context, &fed.source, &fed.query, values).await?;
     // ON CONFLICT detects duplicates only among rows that are inserted at once.
     let at_once = plan.columns.is_some() || plan.insert.on_conflict.is_some() || fed.meets_its_own(session)?;
     let known = Arc::new(KnownCalls::new(Arc::clone(&fed.context.routines), &session.database));
@@ -138,8 +141,8 @@ pub(crate) struct Read {
     held: Option<Reservation>,
 }
 
-/// Running source query of an INSERT.
-struct Source {
+/// Running query whose rows a change takes.
+pub(super) struct Source {
     batches: relational::results::Batches,
     encoder: Encoder,
     forms: Vec<Form>,
@@ -149,15 +152,21 @@ struct Source {
 }
 
 impl Source {
-    async fn start(session: &mut Session, fed: &Fed, values: &[Value]) -> Result<Source> {
+    pub(super) async fn start(
+        session: &mut Session,
+        context: &Arc<StatementContext>,
+        statement: &Statement,
+        query: &QueryPlan,
+        values: &[Value],
+    ) -> Result<Source> {
         // Rows must be durable before others are made of them.
-        until_durable(session, fed.context.reads.snapshot.lsn()).await?;
-        let ready = ready_of(session, &fed.context, &fed.source.0, &fed.query, values).await?;
+        until_durable(session, context.reads.snapshot.lsn()).await?;
+        let ready = ready_of(session, context, &statement.0, query, values).await?;
         let encoder = Encoder::new(&ready.columns, &session.settings.time_zone())?;
         // Arrow has no type for values that come as texts, in styles that every session reads alike.
         let form = |column: &OutputColumn| if has_text_transport(column.oid) { Form::Text } else { Form::Binary };
         let forms = ready.columns.iter().map(form).collect();
-        let batches = ready.stream(session, Arc::clone(&fed.source.0)).await?;
+        let batches = ready.stream(session, Arc::clone(&statement.0)).await?;
         Ok(Source { batches, encoder, forms, batch: None, ended: false })
     }
 
@@ -165,7 +174,7 @@ impl Source {
     ///
     /// # Errors
     /// Errors of the query; 53200 if there is not enough memory for the rows.
-    async fn rows(&mut self, session: &Session, rows_max: usize) -> Result<Option<Read>> {
+    pub(super) async fn rows(&mut self, session: &Session, rows_max: usize) -> Result<Option<Read>> {
         let mut read = Read::new(self.forms.clone());
         read.held = Some(session.database.engine().memory().reservation(Work::Statements));
         while read.rows < rows_max && !self.ended && (rows_max == usize::MAX || read.bytes.len() < PART_BYTES) {

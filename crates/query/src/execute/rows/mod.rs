@@ -7,6 +7,7 @@
 
 mod deferred;
 mod define;
+pub(crate) mod external;
 pub(crate) mod feed;
 pub(crate) mod load;
 mod lock;

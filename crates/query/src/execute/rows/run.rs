@@ -9,7 +9,7 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::{Field, Schema, SchemaRef};
 use bumpalo::Bump;
 use catalog::{CastContext, TypeId};
-use compiled::Ran;
+use compiled::{Incoming, Ran};
 use crossbeam_epoch::Guard;
 use engine::{Durability, Event, SequenceState};
 use model::{Datum, Error, Lsn, Result, SqlState, TriggerTiming, Type};
@@ -21,6 +21,7 @@ use relational::scan::BATCH_ROWS;
 use relational::types::{OutputColumn, Value};
 use relational::{RESULT_BYTES, Reserved};
 
+use super::external::ExternalRows;
 use super::reading;
 use crate::errors::locate;
 use crate::execute::routine::{self, trigger};
@@ -48,6 +49,7 @@ pub(crate) struct Unfinished {
     known: Option<Arc<KnownCalls>>,
     /// Whether the triggers before the statement have run.
     is_begun: bool,
+    external: Option<Arc<ExternalRows>>,
     stage: Stage,
 }
 
@@ -57,12 +59,14 @@ struct State {
     fresh: Option<Box<RowsPlan>>,
     known: Option<Arc<KnownCalls>>,
     is_begun: bool,
+    /// Rows of its queries that another executor ran in the statement's snapshot.
+    external: Option<Arc<ExternalRows>>,
 }
 
 impl State {
     fn then(self, stage: Stage) -> Begun {
-        let State { fresh, known, is_begun } = self;
-        Begun::Unfinished(Unfinished { fresh, known, is_begun, stage })
+        let State { fresh, known, is_begun, external } = self;
+        Begun::Unfinished(Unfinished { fresh, known, is_begun, external, stage })
     }
 }
 
@@ -73,6 +77,8 @@ enum Stage {
     Waits(Event),
     /// Has triggers that run before it begins.
     Before,
+    /// Has queries that another executor runs.
+    External,
     /// Needs values of functions of users; the statement was undone.
     Calls,
     /// Is complete, and has triggers that run after it.
@@ -131,8 +137,8 @@ pub(crate) async fn finish(
 ) -> Result<Executed> {
     let patience = session.settings.lock_timeout();
     loop {
-        let Unfinished { fresh, known, is_begun, stage } = unfinished;
-        let mut state = State { fresh, known, is_begun };
+        let Unfinished { fresh, known, is_begun, external, stage } = unfinished;
+        let mut state = State { fresh, known, is_begun, external };
         let begun = match stage {
             Stage::Enters(event) => {
                 wait(&event, patience).await?;
@@ -144,7 +150,16 @@ pub(crate) async fn finish(
                 state.is_begun = true;
                 compute(|| enter_and_run(session, prepared, plan, state, arguments, messages.as_mut()))?
             }
+            Stage::External => {
+                let values = arguments.values()?;
+                let plan_now = state.fresh.as_deref().unwrap_or(plan);
+                let read = ExternalRows::read(session, &prepared.0.statement, plan_now, values);
+                state.external = Some(Arc::new(computing(Box::pin(read)).await?));
+                compute(|| run(session, prepared, plan, state, arguments, messages.as_mut()))?
+            }
             Stage::Calls => {
+                // The statement takes a new snapshot.
+                state.external = None;
                 if let Some(known) = &state.known {
                     let called = routine::call_wanted(session, known).await;
                     called.map_err(|error| locate(error, &prepared.0.statement.0))?;
@@ -210,18 +225,26 @@ fn run(
     arguments: Arguments<'_>,
     messages: Option<&mut Messages<'_>>,
 ) -> Result<Begun> {
-    let State { fresh, known, is_begun } = &mut state;
+    let State { fresh, known, is_begun, external } = &mut state;
     let plan = fresh.as_deref().unwrap_or(given);
     if !*is_begun && plan.triggers.iter().any(|one| one.timing == TriggerTiming::Before) {
         return Ok(state.then(Stage::Before));
     }
+    if external.is_none() && plan.has_external_queries() {
+        return Ok(state.then(Stage::External));
+    }
+    let external = external.clone();
     let mut rows = match messages {
         Some(Messages { out, forms }) => Rows::Messages { start: out.len(), messages: Messages { out, forms } },
         None => Rows::batches(plan.columns.as_deref(), &plan.types, &session.settings.time_zone()),
     };
     let clocks = match plan.needs_facts() {
         true => {
-            let context = if plan.names_tables() { session.context_of_newest() } else { session.context() };
+            let context = match &external {
+                Some(external) => Arc::clone(&external.context),
+                None if plan.names_tables() => session.context_of_newest(),
+                None => session.context(),
+            };
             if plan.compiled.is_read_only() || !plan.compiled.calls_routines() {
                 Clocks::with_facts(session, &context)
             } else {
@@ -238,7 +261,8 @@ fn run(
         return Ok(state.then(Stage::LongChange));
     }
     let lacks_values = || known.as_ref().is_some_and(|known| known.lacks_values());
-    let attempted = attempt(session, plan, arguments, &clocks, (&mut rows, &lacks_values), &effort);
+    let external = external.as_ref().map(|external| external.rows()).unwrap_or_default();
+    let attempted = attempt(session, plan, (arguments, &external), &clocks, (&mut rows, &lacks_values), &effort);
     plan.was_long.store(effort.is_long(), Ordering::Relaxed);
     let stage = match attempted {
         _ if lacks_values() && !effort.given_up.get() => {
@@ -457,7 +481,7 @@ impl Effort {
 fn attempt(
     session: &mut Session,
     plan: &RowsPlan,
-    arguments: Arguments<'_>,
+    (arguments, external): (Arguments<'_>, &[&dyn Incoming]),
     clocks: &Clocks,
     (rows, lacks_values): (&mut Rows<'_>, &dyn Fn() -> bool),
     effort: &Effort,
@@ -479,7 +503,7 @@ fn attempt(
                 txn.hide_calls(seen);
             }
         }
-        compiled::run(&plan.compiled, txn, &params, given, guard, &mut take)
+        compiled::run_with(&plan.compiled, txn, (&params, external), given, guard, &mut take)
     })?
 }
 
