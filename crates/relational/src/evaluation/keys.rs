@@ -5,16 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::builder::BinaryBuilder;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type};
-use arrow_array::{Array, ArrayRef};
+use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type};
+use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_schema::DataType;
 use catalog::TypeId;
+use datafusion::arrow::buffer::BooleanBuffer;
+use datafusion::arrow::compute::is_not_null;
 use datafusion::common::Result as DfResult;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::scalar::ScalarValue;
 use model::Result;
+use rustc_hash::FxHashSet;
 
 use crate::arrow::datum;
 use crate::arrow::key::{self, KeyKind};
@@ -152,6 +155,84 @@ impl OuterRow {
 
     fn get(&self, at: usize) -> Option<ScalarValue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(at).cloned()
+    }
+}
+
+/// The keys that are asked for, all being whole numbers; `None`: every key but NULL is.
+#[derive(Debug, Default)]
+pub(crate) struct AskedKeys(Mutex<Option<Arc<FxHashSet<i64>>>>);
+
+impl AskedKeys {
+    pub(crate) fn set(&self, keys: Option<FxHashSet<i64>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = keys.map(Arc::new);
+    }
+
+    fn get(&self) -> Option<Arc<FxHashSet<i64>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Whether a key is asked for.
+#[derive(Debug)]
+pub(crate) struct IsAsked {
+    keys: Arc<AskedKeys>,
+    signature: Signature,
+}
+
+impl IsAsked {
+    pub(crate) fn call(keys: Arc<AskedKeys>, key: Expr) -> Expr {
+        // Volatile for the same reason as `Outer`.
+        ScalarUDF::from(IsAsked { keys, signature: signature(1, Volatility::Volatile) }).call(vec![key])
+    }
+}
+
+impl PartialEq for IsAsked {
+    fn eq(&self, other: &IsAsked) -> bool {
+        Arc::ptr_eq(&self.keys, &other.keys)
+    }
+}
+
+impl Eq for IsAsked {}
+
+impl Hash for IsAsked {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.keys).hash(state);
+    }
+}
+
+impl ScalarUDFImpl for IsAsked {
+    fn name(&self) -> &str {
+        "is_asked"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> DfResult<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        fn among<T: ArrowPrimitiveType>(column: &ArrayRef, keys: &FxHashSet<i64>) -> BooleanArray
+        where
+            i64: From<T::Native>,
+        {
+            let column = column.as_primitive::<T>();
+            let found = BooleanBuffer::collect_bool(column.len(), |row| keys.contains(&column.value(row).into()));
+            BooleanArray::new(found, column.nulls().cloned())
+        }
+        let keys = self.keys.get();
+        compute(&arguments, false, |columns, _| match (columns, keys.as_deref()) {
+            ([column], None) => Ok(Arc::new(is_not_null(column.as_ref()).map_err(model::Error::bug)?)),
+            ([column], Some(keys)) => Ok(Arc::new(match column.data_type() {
+                DataType::Int16 => among::<Int16Type>(column, keys),
+                DataType::Int32 => among::<Int32Type>(column, keys),
+                DataType::Int64 => among::<Int64Type>(column, keys),
+                other => return Err(model::Error::bug(format!("keys of type {other}"))),
+            })),
+            _ => Err(model::Error::bug("a key of other than one value")),
+        })
     }
 }
 

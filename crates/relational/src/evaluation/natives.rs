@@ -15,6 +15,8 @@ pub(crate) enum Native {
     Compare(Operator),
     /// A comparison of numerics, which decimals of one scale have natively.
     CompareNumeric(Operator),
+    /// A comparison of a date and a timestamp, of which one is constant.
+    CompareDay(Operator),
     /// A cast that cannot fail.
     Cast(TypeId),
     /// LIKE, or NOT LIKE.
@@ -99,6 +101,8 @@ static NATIVES: LazyLock<FxHashMap<u32, Native>> = LazyLock::new(|| {
     }
     for (suffix, operator) in ["eq", "ne", "lt", "le", "gt", "ge"].iter().zip(OPERATORS) {
         add(&format!("numeric_{suffix}"), Native::CompareNumeric(operator));
+        add(&format!("date_{suffix}_timestamp"), Native::CompareDay(operator));
+        add(&format!("timestamp_{suffix}_date"), Native::CompareDay(operator));
     }
     for (signature, to) in CASTS {
         add(signature, Native::Cast(to));
@@ -133,7 +137,18 @@ pub(crate) fn is_now(value: SqlValue, typmod: i32) -> bool {
 
 /// Whether a function is an equality of values of one type, whose keys are equal if it holds.
 pub(crate) fn is_equality(call: &scalar::Call) -> bool {
-    let Some(operator) = call.operator.and_then(|operator| builtin().operator_row(operator)) else { return false };
-    let [left, right] = &*call.arguments else { return false };
-    operator.name == "=" && operator.can_merge && left == right
+    equated(call).is_some_and(|[left, right]| left == right)
+}
+
+/// Whether a function is an equality of values of one type, or of integers.
+pub(crate) fn is_equality_of_keys(call: &scalar::Call) -> bool {
+    let is_integer = |ty: TypeId| matches!(ty, TypeId::INT2 | TypeId::INT4 | TypeId::INT8);
+    equated(call).is_some_and(|[left, right]| left == right || is_integer(left) && is_integer(right))
+}
+
+/// The types of the operands of an equality.
+fn equated(call: &scalar::Call) -> Option<[TypeId; 2]> {
+    let operator = builtin().operator_row(call.operator?)?;
+    let [left, right] = &*call.arguments else { return None };
+    (operator.name == "=" && operator.can_merge).then_some([*left, *right])
 }

@@ -7,14 +7,15 @@ use arrow_schema::DataType;
 use catalog::{TypeId, builtin};
 use datafusion::common::DFSchema;
 use datafusion::functions_aggregate::sum;
-use datafusion::logical_expr::{AggregateUDF, Expr as DfExpr};
+use datafusion::logical_expr::{AggregateUDF, Case, Expr as DfExpr, cast};
+use datafusion::scalar::ScalarValue;
 use model::{Datum, Result};
 use rustc_hash::FxHashMap;
 use scalar::registry::signature_number;
 use scalar::{Expr, ExprKind};
 
 use crate::evaluation::decimals::{Arithmetic, DIGITS_MAX, PLAIN_SUM_DIGITS_MAX, Sum, Tree, WIDE_DIGITS_MAX};
-use crate::lower::expressions::Typed;
+use crate::lower::expressions::{Typed, can_fail};
 use crate::lower::lowering::Lowering;
 
 /// A function of numerics that decimals have.
@@ -40,6 +41,11 @@ static FUNCTIONS: LazyLock<FxHashMap<u32, Function>> = LazyLock::new(|| {
     ];
     functions.into_iter().filter_map(|(name, function)| Some((signature_number(builtin(), name)?, function))).collect()
 });
+
+/// Whether a function is one of these.
+pub(crate) fn is_arithmetic(function: u32) -> bool {
+    FUNCTIONS.contains_key(&function)
+}
 
 /// An expression of decimals: the absolute values are less than 10^`digits` units of the last digit.
 struct Decimals {
@@ -69,6 +75,22 @@ impl Decimals {
         let (left, right) = (self.at_scale(scale)?, other.at_scale(scale)?);
         let digits = left.digits.max(right.digits).checked_add(1)?;
         Some(Decimals { tree: make(Box::new(left.tree), Box::new(right.tree)), digits, scale })
+    }
+
+    /// Its values of 128 bits; `None` if they may have more digits.
+    fn lowered(self, mut arguments: Vec<DfExpr>) -> Option<DfExpr> {
+        if self.digits > DIGITS_MAX || self.scale > DIGITS_MAX {
+            return None;
+        }
+        let scale = self.scale.cast_signed();
+        match self.tree {
+            Tree::Constant(value) => {
+                Some(DfExpr::Literal(ScalarValue::Decimal128(Some(value), DIGITS_MAX, scale), None))
+            }
+            _ if arguments.is_empty() => None,
+            Tree::Column(0) => arguments.pop().map(|column| cast(column, DataType::Decimal128(DIGITS_MAX, scale))),
+            tree => Some(Arithmetic::call(tree, arguments, self.digits, scale)),
+        }
     }
 
     fn product(self, other: Decimals) -> Option<Decimals> {
@@ -109,6 +131,67 @@ impl Lowering<'_> {
         Ok(Some((function, lowered)))
     }
 
+    /// Two expressions of decimals with one scale, of at most 38 digits; `None` for others, and for two constants.
+    pub(crate) fn decimals_of_one_scale(&self, sides: [&Expr; 2], schema: &DFSchema) -> Result<Option<[DfExpr; 2]>> {
+        if let [ExprKind::Column(left), ExprKind::Column(right)] = sides.map(|side| &side.kind) {
+            let ((left, left_ty), (right, right_ty)) = (self.column(*left, schema)?, self.column(*right, schema)?);
+            if left_ty == right_ty && matches!(left_ty, DataType::Decimal128(..)) {
+                return Ok(Some([left, right]));
+            }
+        }
+        let mut found = Vec::with_capacity(2);
+        for side in sides {
+            let mut arguments = Vec::new();
+            let Some(decimals) = self.decimals_over(side, &mut arguments, schema)? else { return Ok(None) };
+            found.push((decimals, arguments));
+        }
+        let scale = found.iter().map(|(decimals, _)| decimals.scale).max().unwrap_or_default();
+        let made = found.into_iter().filter_map(|(decimals, arguments)| decimals.at_scale(scale)?.lowered(arguments));
+        Ok(made.collect::<Vec<_>>().try_into().ok())
+    }
+
+    /// CASE with conditions that do not fail, over expressions of decimals.
+    fn decimals_of_case(
+        &self,
+        branches: &[(Expr, Expr)],
+        otherwise: Option<&Expr>,
+        schema: &DFSchema,
+    ) -> Result<Option<(DfExpr, u8, u8)>> {
+        let mut conditions = Vec::with_capacity(branches.len());
+        for (condition, _) in branches {
+            match self.native(condition, schema)? {
+                Some((lowered, _)) if !can_fail(condition) => conditions.push(lowered),
+                _ => return Ok(None),
+            }
+        }
+        let mut results = Vec::with_capacity(branches.len() + 1);
+        for result in branches.iter().map(|(_, result)| result).chain(otherwise) {
+            let mut arguments = Vec::new();
+            let decimals = self.decimals_over(result, &mut arguments, schema)?;
+            if decimals.is_none() && !result.is_null() {
+                return Ok(None);
+            }
+            results.push(decimals.map(|decimals| (decimals, arguments)));
+        }
+        let scale = results.iter().flatten().map(|(decimals, _)| decimals.scale).max().unwrap_or_default();
+        let (mut digits, mut lowered) = (1, Vec::with_capacity(results.len()));
+        for result in results {
+            let Some((decimals, arguments)) = result else {
+                let null = ScalarValue::Decimal128(None, DIGITS_MAX, scale.cast_signed());
+                lowered.push(DfExpr::Literal(null, None));
+                continue;
+            };
+            let Some(decimals) = decimals.at_scale(scale) else { return Ok(None) };
+            digits = digits.max(decimals.digits);
+            let Some(made) = decimals.lowered(arguments) else { return Ok(None) };
+            lowered.push(cast(made, DataType::Decimal128(DIGITS_MAX, scale.cast_signed())));
+        }
+        let otherwise = if otherwise.is_some() { lowered.pop() } else { None };
+        let branches = conditions.into_iter().zip(lowered).map(|(when, then)| (Box::new(when), Box::new(then)));
+        let case = Case::new(None, branches.collect(), otherwise.map(Box::new));
+        Ok(Some((DfExpr::Case(case), digits, scale)))
+    }
+
     /// An expression of decimals with at most `digits_max` digits, the number of its digits, and its scale.
     fn decimals(&self, expr: &Expr, digits_max: u8, schema: &DFSchema) -> Result<Option<(DfExpr, u8, i8)>> {
         let mut arguments = Vec::new();
@@ -122,6 +205,9 @@ impl Lowering<'_> {
             && let (column, DataType::Decimal128(..)) = self.column(column, schema)?
         {
             return Ok(Some((column, found.digits, scale)));
+        }
+        if let (ExprKind::Case { .. }, true) = (&expr.kind, found.digits <= DIGITS_MAX) {
+            return Ok(arguments.pop().map(|case| (case, found.digits, scale)));
         }
         Ok(Some((Arithmetic::call(found.tree, arguments, found.digits, scale), found.digits, scale)))
     }
@@ -169,6 +255,13 @@ impl Lowering<'_> {
                     (Function::Multiply, Some(right)) => left.product(right),
                     _ => None,
                 })
+            }
+            ExprKind::Case { operand: None, branches, otherwise } => {
+                let Some((case, digits, scale)) = self.decimals_of_case(branches, otherwise.as_deref(), schema)? else {
+                    return Ok(None);
+                };
+                arguments.push(case);
+                Ok(Some(Decimals { tree: Tree::Column(arguments.len() - 1), digits, scale }))
             }
             _ => Ok(None),
         }

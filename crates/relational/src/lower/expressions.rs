@@ -10,13 +10,13 @@ use datafusion::common::DFSchema;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{BinaryExpr, Expr as DfExpr, Like, Operator, cast, when};
 use datafusion::scalar::ScalarValue;
-use model::{Datum, Error, Result, SqlState, user_types};
+use model::{Datum, Error, Numeric, Result, SqlState, user_types};
 use rustc_hash::FxHashSet;
 use scalar::{BooleanTest, Expr, ExprKind, Session, Value};
 
 use crate::arrow::{Form, arrow_type, form};
 use crate::evaluation::evaluate::{Evaluate, Program, constant, has_exact_items, in_list, stability};
-use crate::evaluation::keys;
+use crate::evaluation::keys::{self, IsAsked};
 use crate::evaluation::natives::{self, Native, is_equality, native};
 use crate::evaluation::points::Points;
 use crate::functions;
@@ -135,6 +135,10 @@ impl Lowering<'_> {
             ExprKind::IsNull(of) if form(of.ty) != Form::Encoded || of.ty == TypeId::NUMERIC => {
                 self.native(of, schema)?.and_then(|(of, _)| boolean(DfExpr::IsNull(Box::new(of))))
             }
+            ExprKind::IsNotNull(of) if let Some(keys) = self.asked_keys(of) => {
+                let (column, _) = self.expr(of, schema)?;
+                boolean(IsAsked::call(keys, column))
+            }
             ExprKind::IsNotNull(of) if form(of.ty) != Form::Encoded || of.ty == TypeId::NUMERIC => {
                 self.native(of, schema)?.and_then(|(of, _)| boolean(DfExpr::IsNotNull(Box::new(of))))
             }
@@ -158,6 +162,9 @@ impl Lowering<'_> {
                 (Some(Native::Compare(operator)), [left, right]) => self.comparison(operator, left, right, schema)?,
                 (Some(Native::CompareNumeric(operator)), [left, right]) => {
                     self.numeric_comparison(operator, left, right, schema)?
+                }
+                (Some(Native::CompareDay(operator)), [left, right]) => {
+                    self.day_comparison(operator, left, right, schema)?
                 }
                 (Some(Native::Cast(to)), [of]) => self.native(of, schema)?.map(|(of, _)| {
                     let to = arrow_type(to, &self.zone);
@@ -262,7 +269,35 @@ impl Lowering<'_> {
         Ok(Some((binary(times, operator, end), DataType::Boolean)))
     }
 
-    /// Compares a column of decimals with a constant of its scale, so that scans can use the condition.
+    /// Compares dates with a constant timestamp as with a constant date, and timestamps with a constant date as with a constant
+    /// timestamp, so that scans can use the condition.
+    fn day_comparison(
+        &self,
+        operator: Operator,
+        left: &Expr,
+        right: &Expr,
+        schema: &DFSchema,
+    ) -> Result<Option<Typed>> {
+        const DAY: i64 = 86_400_000_000;
+        let Some((of, operator, value)) = beside_constant(operator, left, right) else { return Ok(None) };
+        let Some((of, ty)) = self.native(of, schema)? else { return Ok(None) };
+        let (operator, literal) = match (ty, value.datum()) {
+            (DataType::Date32, Datum::Timestamp(micros)) if !matches!(micros, i64::MIN | i64::MAX) => {
+                let Ok(day) = i32::try_from(micros.div_euclid(DAY)) else { return Ok(None) };
+                let Some(operator) = beside_floor(operator, micros.rem_euclid(DAY) == 0) else { return Ok(None) };
+                (operator, ScalarValue::Date32(Some(day)))
+            }
+            (DataType::Timestamp(TimeUnit::Nanosecond, None), Datum::Date(day)) => {
+                let Some(nanos) = i64::from(day).checked_mul(DAY * 1_000) else { return Ok(None) };
+                (operator, ScalarValue::TimestampNanosecond(Some(nanos), None))
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some((binary(of, operator, DfExpr::Literal(literal, None)), DataType::Boolean)))
+    }
+
+    /// Compares a column of decimals with a constant of its scale, so that scans can use the condition; or two expressions of
+    /// decimals.
     fn numeric_comparison(
         &self,
         operator: Operator,
@@ -270,17 +305,19 @@ impl Lowering<'_> {
         right: &Expr,
         schema: &DFSchema,
     ) -> Result<Option<Typed>> {
-        let Some((of, operator, value)) = beside_constant(operator, left, right) else { return Ok(None) };
-        let ExprKind::Column(column) = of.kind else { return Ok(None) };
-        let (column, ty) = self.column(column, schema)?;
-        let DataType::Decimal128(precision, scale) = ty else { return Ok(None) };
-        let Datum::Numeric(value) = value.datum() else { return Ok(None) };
-        let digits = 10_i128.checked_pow(precision.into());
-        let unscaled = value.unscaled(scale.into()).filter(|value| digits.is_some_and(|end| value.abs() < end));
-        Ok(unscaled.map(|unscaled| {
+        if let Some((of, operator, value)) = beside_constant(operator, left, right)
+            && let ExprKind::Column(column) = of.kind
+            && let (column, DataType::Decimal128(precision, scale)) = self.column(column, schema)?
+            && let Datum::Numeric(value) = value.datum()
+            && let Some((unscaled, is_exact)) = floor(&value, scale)
+            && let Some(operator) = beside_floor(operator, is_exact)
+            && 10_i128.checked_pow(precision.into()).is_some_and(|end| unscaled.abs() < end)
+        {
             let literal = ScalarValue::Decimal128(Some(unscaled), precision, scale);
-            (binary(column, operator, DfExpr::Literal(literal, None)), DataType::Boolean)
-        }))
+            return Ok(Some((binary(column, operator, DfExpr::Literal(literal, None)), DataType::Boolean)));
+        }
+        let sides = self.decimals_of_one_scale([left, right], schema)?;
+        Ok(sides.map(|[left, right]| (binary(left, operator, right), DataType::Boolean)))
     }
 
     /// LIKE with a constant pattern. A backslash escapes the next character, and its rules differ.
@@ -528,6 +565,27 @@ impl Lowering<'_> {
     }
 }
 
+/// The largest number of units of a digit that is at most a value, and whether it is that value.
+fn floor(value: &Numeric, scale: i8) -> Option<(i128, bool)> {
+    if let Some(unscaled) = value.unscaled(scale.into()) {
+        return Some((unscaled, true));
+    }
+    let (value, own) = value.as_decimal()?;
+    let unit = 10_i128.checked_pow(own.checked_sub(u32::try_from(scale).ok()?)?)?;
+    Some((value.div_euclid(unit), false))
+}
+
+/// The comparison of whole numbers with the largest one that is at most a value, which is the same as with the value; `None` for
+/// equality with a value that is no whole number.
+fn beside_floor(operator: Operator, is_exact: bool) -> Option<Operator> {
+    match operator {
+        operator if is_exact => Some(operator),
+        Operator::Lt | Operator::LtEq => Some(Operator::LtEq),
+        Operator::Gt | Operator::GtEq => Some(Operator::Gt),
+        _ => None,
+    }
+}
+
 /// The sides of a comparison of an expression with a constant, the constant on the right.
 fn beside_constant<'e>(operator: Operator, left: &'e Expr, right: &'e Expr) -> Option<(&'e Expr, Operator, &'e Value)> {
     match (&left.kind, &right.kind) {
@@ -681,7 +739,7 @@ fn has_native_unit(name: &str, arguments: &[Expr]) -> bool {
 }
 
 /// Whether the native form can fail: the functions of crate `query` and sums of timestamps.
-fn can_fail(expr: &Expr) -> bool {
+pub(crate) fn can_fail(expr: &Expr) -> bool {
     let mut found = false;
     expr.visit(&mut |part| {
         if let ExprKind::Call(call, _) = &part.kind {

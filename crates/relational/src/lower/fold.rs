@@ -11,6 +11,7 @@ use scalar::{Context, Expr, ExprKind, Session, Value};
 
 use crate::arrow::{Form, form};
 use crate::evaluation::natives::{Native, native};
+use crate::lower::decimals::is_arithmetic;
 use crate::lower::reuse;
 
 /// The query with its constant parts computed.
@@ -37,7 +38,7 @@ fn is_foldable(expr: &Expr, session: &Session) -> bool {
     match &expr.kind {
         ExprKind::Call(call, operands) => {
             operands.iter().all(is_constant)
-                && is_short(expr.ty)
+                && (is_short(expr.ty) || is_arithmetic(call.function))
                 && reuse::serves_all(call.function)
                 && !matches!(native(call.function), Some(Native::Own(_) | Native::Now))
                 && scalar::has_function(call.function, session)

@@ -16,7 +16,7 @@ use scalar::{Expr, ExprKind, Place, Session};
 
 use crate::errors::OrError;
 use crate::evaluation::evaluate::Evaluate;
-use crate::evaluation::keys::{Outer, OuterRow};
+use crate::evaluation::keys::{AskedKeys, Outer, OuterRow};
 use crate::functions::with_nodes;
 use crate::lower::Environment;
 use crate::lower::expressions::Typed;
@@ -44,6 +44,10 @@ pub(crate) struct Lowering<'a> {
     added: RefCell<Vec<TypeId>>,
     /// Work tables of recursive queries that are being lowered.
     pub(crate) work: RefCell<FxHashMap<usize, WorkTable>>,
+    /// Whether the rows of a subquery for all outer rows are being lowered.
+    pub(crate) is_keying: Cell<bool>,
+    /// The column of the key that leaves out rows of that subquery; its test is IS NOT NULL.
+    pub(crate) asked: RefCell<Option<(u32, Arc<AskedKeys>)>>,
     depth: Cell<usize>,
     operators: Cell<usize>,
     /// Whether the operator above keeps the order of the next one: the result, and LIMIT, which sorts fewer rows.
@@ -81,6 +85,8 @@ impl<'a> Lowering<'a> {
             frames: RefCell::default(),
             added: RefCell::default(),
             work: RefCell::default(),
+            is_keying: Cell::new(false),
+            asked: RefCell::default(),
             depth: Cell::new(0),
             operators: Cell::new(0),
             order_is_kept: Cell::new(true),

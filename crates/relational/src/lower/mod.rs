@@ -6,6 +6,7 @@ mod expressions;
 mod fold;
 mod functions;
 mod joins;
+mod keyed;
 mod leading;
 mod lowering;
 mod recursion;

@@ -48,7 +48,11 @@ impl Lowering<'_> {
                 match before_lateral(input, condition) {
                     Some((input, Some(condition))) => self.filter(self.rel(&input)?, &condition),
                     Some((input, None)) => self.rel(&input),
-                    None => self.filter(self.rel(input)?, condition),
+                    None => match self.before_joins(input, condition) {
+                        Some((input, Some(condition))) => self.filter(self.rel(&input)?, &condition),
+                        Some((input, None)) => self.rel(&input),
+                        None => self.filter(self.rel(input)?, condition),
+                    },
                 }
             }),
             Rel::Join { kind, left, right, on, lateral } => {

@@ -14,8 +14,9 @@ use scalar::{Expr, ExprKind, Subquery, SubqueryKind};
 use crate::arrow::arrow_type;
 use crate::errors::OrError;
 use crate::evaluation::evaluate::stability;
-use crate::evaluation::natives::is_equality;
-use crate::lower::expressions::split;
+use crate::evaluation::natives::is_equality_of_keys;
+use crate::lower::expressions::{all_of, columns_of, split};
+use crate::lower::keyed::Key;
 use crate::lower::lowering::Lowering;
 use crate::nodes::apply::{Apply, Kind, Quantified};
 use crate::nodes::{Node, Operator};
@@ -111,11 +112,11 @@ impl Lowering<'_> {
                 let is_opposite = |call: &scalar::Call| {
                     let operator = call.operator.and_then(|operator| catalog::builtin().operator_row(operator));
                     let negator = operator.and_then(|operator| operator.negator);
-                    is_equality(&scalar::Call { operator: negator, ..call.clone() })
+                    is_equality_of_keys(&scalar::Call { operator: negator, ..call.clone() })
                 };
                 let is_keyed = match calls.as_slice() {
                     [call] if *all => is_opposite(call),
-                    [call] => is_equality(call),
+                    [call] => is_equality_of_keys(call),
                     _ => false,
                 };
                 Kind::Quantified(Quantified {
@@ -132,8 +133,18 @@ impl Lowering<'_> {
         let arrow = arrow_type(ty, &self.zone);
         let field = Arc::new(arrow_schema::Field::new(Self::name(column), arrow.clone(), true));
         exprs.extend(self.outer_columns(guard.as_slice(), input.schema())?);
-        let apply = Apply { is_guarded: guard.is_some(), ..self.apply_operator(row, &used, kind, ty, types)? };
-        let plan = Node::plan(Operator::Apply(apply), exprs, vec![input, query], true, vec![(None, field)]);
+        let mut apply = Apply { is_guarded: guard.is_some(), ..self.apply_operator(row, &used, kind, ty, types)? };
+        let keyed = if used.is_empty() { None } else { self.keyed_rows(subplan, &apply.kind) };
+        let mut inputs = vec![input, query];
+        if let Some((rows, keys)) = keyed {
+            for (at, key) in keys.into_iter().enumerate() {
+                exprs.push(self.expr(&key.outer, inputs[0].schema())?.0);
+                apply.keys.push([key.outer.ty, key.own]);
+                apply.asked = apply.asked.or_else(|| Some((at, key.asked?)));
+            }
+            inputs.push(rows);
+        }
+        let plan = Node::plan(Operator::Apply(apply), exprs, inputs, true, vec![(None, field)]);
         self.computed(column, arrow);
         Ok((plan.or_error()?, column))
     }
@@ -148,7 +159,25 @@ impl Lowering<'_> {
     ) -> Result<Apply> {
         let outer = used.iter().map(|column| self.type_of(*column)).collect::<Result<_>>()?;
         let (session, zone) = (Arc::clone(&self.session), Arc::clone(&self.zone));
-        Ok(Apply { row, outer, kind, is_guarded: false, ty, columns, session, zone })
+        Ok(Apply { row, outer, kind, is_guarded: false, keys: Vec::new(), asked: None, ty, columns, session, zone })
+    }
+
+    /// The rows of a subquery for all outer rows, if they can be had and serve. Within these, subqueries run for single rows only:
+    /// each level would double the work of those within it.
+    fn keyed_rows(&self, subplan: &Subplan, kind: &Kind) -> Option<(LogicalPlan, Vec<Key>)> {
+        let columns: &[u32] = match kind {
+            Kind::Scalar => &subplan.columns,
+            Kind::Exists => &[],
+            _ => return None,
+        };
+        if self.is_keying.replace(true) {
+            return None;
+        }
+        // A subquery that cannot be lowered in this way runs for single rows only.
+        let keyed = self.keyed(subplan, columns).ok().flatten();
+        self.is_keying.set(false);
+        *self.asked.borrow_mut() = None;
+        keyed
     }
 
     fn outer_columns(&self, used: &[u32], schema: &DFSchema) -> Result<Vec<DfExpr>> {
@@ -195,6 +224,32 @@ impl Lowering<'_> {
         Ok((input, rest))
     }
 
+    /// Moves `column IN (subquery)` below the joins of an input, to the table of the column, where it leaves fewer rows to join.
+    /// Returns the input and the other conditions; `None` if nothing is moved.
+    pub(crate) fn before_joins(&self, input: &Rel, condition: &Expr) -> Option<(Rel, Option<Expr>)> {
+        let Rel::Join { kind: JoinKind::Inner, left, right, lateral: false, .. } = input else { return None };
+        let mut parts = Vec::new();
+        split(condition, &mut parts);
+        let is_moved = |part: &&Expr| self.is_membership(part) && (has_columns(left, part) || has_columns(right, part));
+        let (moved, rest): (Vec<&Expr>, Vec<&Expr>) = parts.into_iter().partition(is_moved);
+        if moved.is_empty() {
+            return None;
+        }
+        Some((moved.into_iter().fold(input.clone(), selected), all_of(&rest)))
+    }
+
+    /// Whether a condition is `column IN (subquery)`, or one of several columns, of a subquery without outer rows.
+    fn is_membership(&self, part: &Expr) -> bool {
+        let ExprKind::Subquery(subquery) = &part.kind else { return false };
+        let SubqueryKind::Quantified { all: false, left, calls, any_column: false, order: None } = &subquery.kind
+        else {
+            return false;
+        };
+        let is_closed = || self.subplan(subquery).is_ok_and(|subplan| self.free(&subplan.rel).is_empty());
+        let are_columns = left.iter().all(|operand| matches!(operand.kind, ExprKind::Column(_)));
+        are_columns && calls.iter().all(is_equality_of_keys) && stability(part) != Volatility::Volatile && is_closed()
+    }
+
     fn semi_join(&self, input: &LogicalPlan, part: &Expr) -> Result<Option<LogicalPlan>> {
         let (subquery, kind) = match &part.kind {
             ExprKind::Subquery(subquery) => (subquery, JoinType::LeftSemi),
@@ -212,7 +267,7 @@ impl Lowering<'_> {
             SubqueryKind::Quantified { all: false, left, calls, any_column: false, order: None } => (left, calls),
             _ => return Ok(None),
         };
-        if left.iter().any(|operand| innermost(operand).is_some()) || !calls.iter().all(is_equality) {
+        if left.iter().any(|operand| innermost(operand).is_some()) || !calls.iter().all(is_equality_of_keys) {
             return Ok(None);
         }
         let mut outputs: Vec<Expr> = Vec::new();
@@ -338,13 +393,19 @@ impl Lowering<'_> {
         }
         // A recursive query reads itself.
         self.volatile_ctes.borrow_mut().insert(number, false);
-        let mut uses = Uses { ctes: Some(FxHashSet::default()), ..Uses::default() };
-        if let Some(CteBody::Plain(rel)) = self.query.ctes.get(number).map(|cte| &cte.body) {
-            self.collect_rel(rel, &mut uses);
-        }
-        let is_volatile = uses.is_volatile || uses.ctes.into_iter().flatten().any(|cte| self.is_volatile_cte(cte));
+        let is_volatile = match self.query.ctes.get(number).map(|cte| &cte.body) {
+            Some(CteBody::Plain(rel)) => self.is_volatile(rel),
+            _ => false,
+        };
         self.volatile_ctes.borrow_mut().insert(number, is_volatile);
         is_volatile
+    }
+
+    /// Whether an operator calls a volatile function, itself or through queries of WITH that it reads.
+    pub(crate) fn is_volatile(&self, rel: &Rel) -> bool {
+        let mut uses = Uses { ctes: Some(FxHashSet::default()), ..Uses::default() };
+        self.collect_rel(rel, &mut uses);
+        uses.is_volatile || uses.ctes.into_iter().flatten().any(|cte| self.is_volatile_cte(cte))
     }
 
     fn collect(&self, expr: &Expr, uses: &mut Uses) {
@@ -473,6 +534,28 @@ fn innermost(expr: &Expr) -> Option<(Subquery, TypeId)> {
         }
     });
     found
+}
+
+/// Whether an operator has the columns of a condition.
+fn has_columns(rel: &Rel, condition: &Expr) -> bool {
+    let mut outputs = Vec::new();
+    rel.outputs(&mut outputs);
+    columns_of(condition).iter().all(|column| outputs.contains(column))
+}
+
+/// The rows of an operator that fulfil a condition: of the smallest input of inner joins that has its columns.
+pub(crate) fn selected(rel: Rel, condition: &Expr) -> Rel {
+    match rel {
+        Rel::Join { kind: JoinKind::Inner, left, right, on, lateral: false } if has_columns(&left, condition) => {
+            let left = Box::new(selected(*left, condition));
+            Rel::Join { kind: JoinKind::Inner, left, right, on, lateral: false }
+        }
+        Rel::Join { kind: JoinKind::Inner, left, right, on, lateral: false } if has_columns(&right, condition) => {
+            let right = Box::new(selected(*right, condition));
+            Rel::Join { kind: JoinKind::Inner, left, right, on, lateral: false }
+        }
+        rel => Rel::Filter { input: Box::new(rel), condition: condition.clone() },
+    }
 }
 
 /// A column without which the values of a subquery are not used: all its uses are results of `CASE WHEN column THEN`.

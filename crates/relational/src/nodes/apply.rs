@@ -2,8 +2,12 @@
 //!
 //! The subquery reads the row's columns by [`OuterRow`], which is set before each run. Results of scalar subqueries are
 //! kept by these columns, so equal rows cost one run; an uncorrelated subquery runs once.
+//!
+//! A subquery that depends on outer rows by equalities only has a second plan, which gives the results for many keys at once
+//! (`keyed`).
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array as _, ArrayRef, RecordBatch, UInt32Array};
@@ -11,7 +15,7 @@ use async_trait::async_trait;
 use bumpalo::Bump;
 use catalog::TypeId;
 use datafusion::arrow::compute::{concat_batches, take};
-use datafusion::common::{Result as DfResult, ScalarValue};
+use datafusion::common::{DataFusionError, Result as DfResult, ScalarValue};
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
@@ -23,9 +27,10 @@ use scalar::{Call, Comparison, Context, Session, Value};
 
 use super::Operator;
 use super::exec::{Run, Source, pause};
-use crate::arrow::{Builder, datum, encode, key};
+use super::keyed::{BatchKeys, Found as ByKey, Keyed, push_key};
+use crate::arrow::{Builder, datum, encode};
 use crate::errors::external;
-use crate::evaluation::keys::OuterRow;
+use crate::evaluation::keys::{AskedKeys, OuterRow};
 
 /// Rows of lateral joins that are collected for a batch.
 const ROWS_WANTED: usize = 4_096;
@@ -42,6 +47,11 @@ pub(crate) struct Apply {
     /// Whether the last of the operator's expressions is a condition: without it the result is NULL, and the subquery does
     /// not run.
     pub(crate) is_guarded: bool,
+    /// The keys by which the third input has the results for many outer rows. They are the last of the operator's expressions and of
+    /// the third input's columns, with a type there and a type here.
+    pub(crate) keys: Vec<[TypeId; 2]>,
+    /// The key by which the third input leaves out rows that are not asked for.
+    pub(crate) asked: Option<(usize, Arc<AskedKeys>)>,
     /// Type of the result.
     pub(crate) ty: TypeId,
     /// Types of the subquery's columns.
@@ -79,13 +89,15 @@ pub(crate) struct Quantified {
 }
 
 /// Result of one run of the subquery.
-enum Answer {
+#[derive(Debug)]
+pub(super) enum Answer {
     Value(Value),
     Rows(Box<Found>),
 }
 
 /// Rows that operands are compared with.
-struct Found {
+#[derive(Debug)]
+pub(super) struct Found {
     rows: Vec<Vec<Value>>,
     /// Keys of rows without NULL, if the comparison is by keys.
     keys: FxHashSet<Box<[u8]>>,
@@ -97,6 +109,9 @@ pub(super) struct Running {
     operator: Arc<Operator>,
     source: Source,
     query: Arc<dyn ExecutionPlan>,
+    keyed: Option<Keyed>,
+    /// The result of an outer row whose key no row of the subquery has, once it was asked for.
+    missing: Option<Arc<Answer>>,
     context: Arc<TaskContext>,
     answers: FxHashMap<Box<[u8]>, Arc<Answer>>,
     lateral: Option<Lateral>,
@@ -119,10 +134,21 @@ impl Running {
         operator: Arc<Operator>,
         source: Source,
         query: Arc<dyn ExecutionPlan>,
+        all: Option<Arc<dyn ExecutionPlan>>,
         context: Arc<TaskContext>,
     ) -> Running {
-        let answers = FxHashMap::default();
-        Running { operator, source, query, context, answers, lateral: None, is_first: true }
+        let keyed = all.map(|plan| Keyed::new(plan, Arc::clone(&context), source.memory.new_empty()));
+        Running {
+            operator,
+            source,
+            query,
+            keyed,
+            missing: None,
+            context,
+            answers: FxHashMap::default(),
+            lateral: None,
+            is_first: true,
+        }
     }
 
     fn execute(&mut self, apply: &Apply, values: &[ArrayRef], row: usize) -> DfResult<SendableRecordBatchStream> {
@@ -134,7 +160,26 @@ impl Running {
         self.query.execute(0, Arc::clone(&self.context))
     }
 
-    async fn answer(&mut self, apply: &Apply, values: &[ArrayRef], row: usize) -> DfResult<Arc<Answer>> {
+    async fn answer(
+        &mut self,
+        apply: &Apply,
+        values: &[ArrayRef],
+        keys: Option<&BatchKeys>,
+        row: usize,
+    ) -> DfResult<Arc<Answer>> {
+        if let (Some(keyed), Some(keys)) = (&mut self.keyed, keys) {
+            let mut found = keyed.get(keys, row);
+            if found.is_none() {
+                keyed.run_if_it_pays(apply, keys).await?;
+                found = keyed.get(keys, row);
+            }
+            match found {
+                Some(ByKey::One(answer)) => return Ok(answer),
+                Some(ByKey::Several) => return Err(several_rows()),
+                Some(ByKey::Nothing) => return self.missing(apply, values, row).await,
+                None => {}
+            }
+        }
         let mut key = Vec::new();
         for (column, ty) in values.iter().zip(&apply.outer) {
             encode(&datum(column.as_ref(), row, *ty).map_err(external)?, &mut key);
@@ -142,8 +187,12 @@ impl Running {
         if let Some(answer) = self.answers.get(key.as_slice()) {
             return Ok(Arc::clone(answer));
         }
+        let started = Instant::now();
         let rows = self.execute(apply, values, row)?;
         let answer = Arc::new(collect(apply, rows, self.source.memory.new_empty()).await?);
+        if let Some(keyed) = &mut self.keyed {
+            keyed.ran(started.elapsed());
+        }
         if self.answers.len() < RESULTS_MAX {
             self.source.memory.try_grow(key.len() + size_of::<Answer>() + answer.bytes())?;
             self.answers.insert(key.into(), Arc::clone(&answer));
@@ -152,18 +201,31 @@ impl Running {
         Ok(answer)
     }
 
+    /// The result of a row whose key no row of the subquery has.
+    async fn missing(&mut self, apply: &Apply, values: &[ArrayRef], row: usize) -> DfResult<Arc<Answer>> {
+        if let Some(answer) = &self.missing {
+            return Ok(Arc::clone(answer));
+        }
+        let rows = self.execute(apply, values, row)?;
+        let answer = Arc::new(collect(apply, rows, self.source.memory.new_empty()).await?);
+        self.missing = Some(Arc::clone(&answer));
+        Ok(answer)
+    }
+
     async fn values(&mut self, apply: &Apply) -> DfResult<Option<RecordBatch>> {
         let Some(batch) = self.source.batch().await? else { return Ok(None) };
         let values = self.source.values(&batch)?;
         let mut builder = Builder::new(apply.ty, &apply.zone, batch.num_rows());
         let mut arena = Bump::new();
-        let guard = if apply.is_guarded { values.last().and_then(|guard| guard.as_boolean_opt()) } else { None };
+        let guard = values.len().checked_sub(apply.keys.len() + 1).filter(|_| apply.is_guarded);
+        let guard = guard.and_then(|at| values[at].as_boolean_opt());
+        let keys = self.keyed.as_ref().map(|_| BatchKeys::of(apply, &values)).transpose().map_err(external)?;
         for row in 0..batch.num_rows() {
             if guard.is_some_and(|guard| guard.is_null(row) || !guard.value(row)) {
                 builder.push(&Datum::Null).map_err(external)?;
                 continue;
             }
-            let answer = self.answer(apply, &values, row).await?;
+            let answer = self.answer(apply, &values, keys.as_ref(), row).await?;
             match &*answer {
                 Answer::Value(value) => builder.push(&value.datum()).map_err(external)?,
                 Answer::Rows(found) => {
@@ -268,10 +330,7 @@ async fn collect(apply: &Apply, mut rows: SendableRecordBatchStream, memory: Mem
         match &apply.kind {
             Kind::Exists if count > 0 => return Ok(Answer::Value(boolean(Some(true)))),
             Kind::Exists => {}
-            Kind::Scalar if count > 1 => {
-                let text = "more than one row returned by a subquery used as an expression";
-                return Err(external(Error::new(SqlState::CARDINALITY_VIOLATION, text)));
-            }
+            Kind::Scalar if count > 1 => return Err(several_rows()),
             Kind::Scalar => {
                 if batch.num_rows() > 0 {
                     value = apply.values(&batch, 0).map_err(external)?.pop().unwrap_or(Value::NULL);
@@ -296,11 +355,29 @@ async fn collect(apply: &Apply, mut rows: SendableRecordBatchStream, memory: Mem
     })
 }
 
+fn several_rows() -> DataFusionError {
+    let text = "more than one row returned by a subquery used as an expression";
+    external(Error::new(SqlState::CARDINALITY_VIOLATION, text))
+}
+
 fn boolean(value: Option<bool>) -> Value {
     Value::Plain(value.map_or(Datum::Null, Datum::Bool))
 }
 
 impl Apply {
+    /// Whether one row is expected.
+    pub(super) fn is_scalar(&self) -> bool {
+        matches!(self.kind, Kind::Scalar)
+    }
+
+    /// The result for the key of a row of the third input.
+    pub(super) fn answer(&self, batch: &RecordBatch, row: usize) -> Result<Answer> {
+        Ok(Answer::Value(match self.kind {
+            Kind::Exists => boolean(Some(true)),
+            _ => self.values(batch, row)?.pop().unwrap_or(Value::NULL),
+        }))
+    }
+
     fn values(&self, batch: &RecordBatch, row: usize) -> Result<Vec<Value>> {
         let columns = batch.columns().iter().zip(&self.columns);
         columns.map(|(column, ty)| datum(column.as_ref(), row, *ty).map(|value| Value::of(&value))).collect()
@@ -308,7 +385,7 @@ impl Apply {
 }
 
 impl Answer {
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         match self {
             Answer::Value(value) => value.heap_size(),
             Answer::Rows(found) => {
@@ -335,7 +412,7 @@ impl Found {
         }
         let mut bytes = Vec::new();
         for (value, ty) in row.iter().zip(&apply.columns) {
-            key::push(&value.datum(), *ty, &mut bytes)?;
+            push_key(&value.datum(), *ty, &mut bytes)?;
         }
         self.keys.insert(bytes.into());
         Ok(())
@@ -369,7 +446,7 @@ impl Quantified {
         }
         let mut bytes = Vec::new();
         for (value, ty) in left.iter().zip(&self.left) {
-            key::push(value, *ty, &mut bytes)?;
+            push_key(value, *ty, &mut bytes)?;
         }
         if found.keys.contains(bytes.as_slice()) {
             return Ok(Some(!self.all));

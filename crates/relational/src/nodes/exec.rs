@@ -85,7 +85,8 @@ impl NodeExec {
             Operator::Repeat => Box::new(repeat::Repeat::new(source)),
             Operator::Apply(_) => {
                 let query = Arc::clone(self.inputs.get(1).ok_or_else(missing)?);
-                Box::new(apply::Running::new(Arc::clone(&self.operator), source, query, context))
+                let all = self.inputs.get(2).cloned();
+                Box::new(apply::Running::new(Arc::clone(&self.operator), source, query, all, context))
             }
             Operator::Ordered => Box::new(Ordered(source)),
             Operator::Aggregate(_) | Operator::Leading(_) => {

@@ -8,6 +8,7 @@ pub(crate) mod apply;
 mod distinct;
 mod exec;
 pub(crate) mod frames;
+mod keyed;
 pub(crate) mod leading;
 mod planner;
 pub(crate) mod repeat;
