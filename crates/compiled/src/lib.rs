@@ -24,6 +24,7 @@ mod deferrable_keys;
 pub mod deparse;
 mod derived_tables;
 mod dml;
+mod estimates;
 mod exec;
 mod expr;
 mod foreign_keys;

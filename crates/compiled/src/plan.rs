@@ -1,11 +1,14 @@
 //! Planner: join order and access paths.
 //!
 //! Conditions are split at AND. Tables are joined by nested loops; the next table is always the one with the
-//! cheapest access path given the tables already joined: full key, key prefix, scan. A condition is evaluated as
+//! cheapest access path given the tables already joined: full key, key prefix, scan. If that begins with all rows of a large
+//! table, other orders are tried, each beginning with another table and going on with the one that gives the fewest rows, and the
+//! cheapest by estimated rows is taken ([`crate::estimates`]). A condition is evaluated as
 //! soon as the rows it needs are available. Equalities used for a key lookup are not evaluated again: every row
 //! found by the key satisfies them. (If a row changed before it was locked, the statement evaluates all conditions
 //! again.)
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,6 +16,7 @@ use binder::tree::SystemColumn;
 use model::Type;
 use rows::{IndexData, RowTable};
 
+use crate::estimates::{self, Estimate};
 use crate::expr::{Comparison, Expr, all_of, any_of};
 use crate::from::Source;
 use crate::inverted::Seek;
@@ -144,6 +148,14 @@ impl Access {
         }
     }
 
+    /// Conditions on the rows of a hash table.
+    fn filter(&self) -> &[Expr] {
+        match self {
+            Access::Hashed { filter, .. } => filter,
+            _ => &[],
+        }
+    }
+
     /// Whether it reads the whole table.
     pub(crate) fn is_whole(&self) -> bool {
         match self {
@@ -231,10 +243,73 @@ pub(crate) fn steps(
     order: &[Order],
     hashed: &mut usize,
 ) -> (Vec<Step>, bool) {
+    conditions.extend(implied(joined, &conditions));
+    let inner = joined.iter().take_while(|one| one.outer.is_inner()).count();
+    let is_large = |one: &Joined<'_>| estimates::rows_of(one.source) > SCANNED_ROWS_MAX;
+    if inner < 2 || !joined.iter().any(is_large) {
+        let Planned { steps, ordered, hashed: used, .. } = planned(joined, conditions, order, *hashed, Begin::Cheapest);
+        *hashed = used;
+        return (steps, ordered);
+    }
+    let mut best = planned(joined, conditions.clone(), order, *hashed, Begin::Cheapest);
+    let scans_much = best.steps.first().is_some_and(|step| {
+        step.access.is_whole() && joined.iter().any(|one| one.source.slot == step.slot && is_large(one))
+    });
+    if scans_much && (order.is_empty() || !best.ordered) {
+        let mut wanted = best.estimate.cost * BETTER;
+        for first in 0..inner {
+            let other = planned(joined, conditions.clone(), order, *hashed, Begin::With(first));
+            if other.estimate.cost < wanted {
+                wanted = other.estimate.cost;
+                best = other;
+            }
+        }
+    }
+    *hashed = best.hashed;
+    (best.steps, best.ordered)
+}
+
+/// Rows of a table that may be scanned without a search for another order of joins.
+const SCANNED_ROWS_MAX: f64 = 10_000.0;
+/// Another order must cost less than this share: estimates are rough.
+const BETTER: f64 = 0.5;
+
+/// How an order of joins begins, and which table is next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begin {
+    /// The cheapest access path is always the next.
+    Cheapest,
+    /// Begins with this table; the one that gives the fewest rows is next.
+    With(usize),
+}
+
+/// Access paths in the order of joins.
+struct Planned {
+    steps: Vec<Step>,
+    /// Whether rows come in the order that was asked for.
+    ordered: bool,
+    estimate: Estimate,
+    /// Number of hash tables in the statement.
+    hashed: usize,
+}
+
+fn planned(
+    joined: &[Joined<'_>],
+    mut conditions: Vec<(usize, Expr)>,
+    order: &[Order],
+    mut hashed: usize,
+    begin: Begin,
+) -> Planned {
     // Right rows without a match come after the others, so a condition on both sides must wait for the join.
     let rights: Vec<usize> = joined.iter().filter(|one| one.outer.all_right()).map(|one| one.source.slot).collect();
     let may_ask = |slot: usize, stands: usize| !rights.iter().any(|right| slot < *right && *right <= stands);
-    conditions.extend(implied(joined, &conditions));
+    let mut estimate = Estimate::START;
+    let mut sizes = vec![0.0; joined.len()];
+    for one in joined {
+        if let Some(size) = sizes.get_mut(one.source.slot) {
+            *size = estimates::rows_of(one.source);
+        }
+    }
     let mut bound = Vec::with_capacity(joined.len());
     let mut left: Vec<usize> = (0..joined.len()).collect();
     let mut steps: Vec<Step> = Vec::with_capacity(joined.len());
@@ -261,11 +336,26 @@ pub(crate) fn steps(
             Some((found.cost, place, found))
         });
         // Ties are decided by the order of FROM.
-        let Some((_, place, mut found)) = choice.min_by_key(|(cost, place, _)| (*cost, *place)) else { break };
+        let chosen = match begin {
+            Begin::With(place) if first => choice.into_iter().find(|(_, at, _)| *at == place),
+            Begin::With(_) => {
+                let after = |place: usize, found: &Found| {
+                    let one = &joined[left[place]];
+                    let tested = tested(one.source, &found.access, &conditions, &bound);
+                    estimate.joined(one.source, &found.access, tested, &sizes)
+                };
+                choice
+                    .map(|(cost, place, found)| (after(place, &found), cost, place, found))
+                    .min_by(|a, b| (a.0.rows, a.0.cost).partial_cmp(&(b.0.rows, b.0.cost)).unwrap_or(Ordering::Equal))
+                    .map(|(_, cost, place, found)| (cost, place, found))
+            }
+            Begin::Cheapest => choice.min_by_key(|(cost, place, _)| (*cost, *place)),
+        };
+        let Some((_, place, mut found)) = chosen else { break };
         let one = &joined[left.remove(place)];
         if let Access::Hashed { of, .. } = &mut found.access {
-            *of = *hashed;
-            *hashed += 1;
+            *of = hashed;
+            hashed += 1;
         }
         // Rows of the first table stay in order, however many rows they are joined with.
         if first && !order.is_empty() {
@@ -300,13 +390,35 @@ pub(crate) fn steps(
             }
             _ => own.into_iter().chain(filter).collect(),
         };
+        let tested = filter.iter().chain(found.access.filter());
+        estimate = estimate.joined(one.source, &found.access, tested, &sizes);
         let whole = whole(one.source);
         steps.push(Step { slot, access: found.access, filter, outer: one.outer.clone(), whole });
     }
     if let Some(last) = steps.last_mut() {
         last.filter.extend(conditions.into_iter().map(|(_, condition)| condition));
     }
-    (steps, ordered)
+    Planned { steps, ordered, estimate, hashed }
+}
+
+/// Conditions that are evaluated on the rows that an access path finds: those that can be from then on, and that it does not answer.
+fn tested<'c>(
+    source: &Source,
+    access: &Access,
+    conditions: &'c [(usize, Expr)],
+    bound: &[usize],
+) -> impl Iterator<Item = &'c Expr> {
+    let all: Vec<&Expr> = conditions.iter().map(|(_, condition)| condition).collect();
+    let answered = answered(source, access, &all, bound);
+    let with: Vec<usize> = bound.iter().copied().chain([source.slot]).collect();
+    let is_new = |condition: &Expr| needs_only(condition, &with) && !needs_only(condition, bound);
+    let tested: Vec<&Expr> = all
+        .into_iter()
+        .enumerate()
+        .filter(|(at, one)| !answered.contains(at) && is_new(one))
+        .map(|(_, one)| one)
+        .collect();
+    tested.into_iter()
 }
 
 /// Derives conditions on single tables from an OR over several: from `a.x = 1 AND b.y = 2 OR a.x = 3 AND b.y = 4`

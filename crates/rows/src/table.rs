@@ -433,6 +433,63 @@ impl IndexData {
         self.tree.scan(from, to, direction, guard, |key, record| f(key, RecordId(record)));
     }
 
+    /// Estimated number of entries that have one value of the first columns. Cost: a scan of some hundred keys, and some
+    /// lookups if they have few values; an index over a type whose keys cannot be told apart counts as one value.
+    #[must_use]
+    pub fn entries_of_prefix(&self, columns: usize) -> f64 {
+        const SAMPLE: u32 = 256;
+        const VALUES: u32 = 32;
+        let all = self.tree.len() as f64;
+        if columns == 0 || columns == self.keys.len() && self.def.unique {
+            return if columns == 0 { all } else { 1.0 };
+        }
+        let guard = &crossbeam_epoch::pin();
+        let (mut last, mut seen, mut values, mut is_known) = (Vec::new(), 0_u32, 0_u32, true);
+        self.tree.scan(Bound::Unbounded, Bound::Unbounded, Direction::Forward, guard, |key, _| {
+            let Some(length) = self.prefix_bytes(columns, key) else {
+                is_known = false;
+                return ControlFlow::Break(());
+            };
+            if seen == 0 || last != key[..length] {
+                last = key[..length].to_vec();
+                values += 1;
+            }
+            seen += 1;
+            if seen == SAMPLE { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        if !is_known || seen == 0 {
+            return all;
+        }
+        if seen < SAMPLE || values > SAMPLE / 8 {
+            return f64::from(seen) / f64::from(values);
+        }
+        // Many rows for each value: counts the values, from one to the next.
+        let (mut next, mut counted) = (Vec::new(), 0_u32);
+        while counted < VALUES {
+            let mut found = None;
+            self.tree.scan(Bound::Included(&next), Bound::Unbounded, Direction::Forward, guard, |key, _| {
+                found = self.prefix_bytes(columns, key).map(|length| key[..length].to_vec());
+                ControlFlow::Break(())
+            });
+            let Some(mut prefix) = found else { return all / f64::from(counted.max(1)) };
+            counted += 1;
+            if !key::prefix_end(&mut prefix) {
+                return all / f64::from(counted);
+            }
+            next = prefix;
+        }
+        f64::from(seen) / f64::from(values)
+    }
+
+    /// Length of the first columns of a key.
+    fn prefix_bytes(&self, columns: usize, key: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        for column in self.keys.iter().take(columns) {
+            at += key::value_bytes(column, key.get(at..)?)?;
+        }
+        Some(at)
+    }
+
     /// Records that a secondary index has under `key`.
     pub(crate) fn records(&self, key: &[u8], guard: &Guard) -> Vec<RecordId> {
         let mut last = key.to_vec();
@@ -731,3 +788,46 @@ impl Keys {
 
 /// Most secondary indexes of a table: one bit each in a u64.
 pub const SECONDARY_INDEXES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use model::{Lineage, ReplicaIdentity, RowColumn, TableName, Type};
+
+    use super::*;
+
+    #[test]
+    fn entries_of_a_prefix_are_estimated_from_few_keys() {
+        let schema = RowSchema {
+            id: TableId(1),
+            name: TableName::public("t"),
+            version: 1,
+            lineage: Lineage::default(),
+            columns: vec![RowColumn::new("a", Type::Int4), RowColumn::new("b", Type::Text)],
+            primary: None,
+            secondary: Vec::new(),
+            checks: Vec::new(),
+            foreign_keys: Vec::new(),
+            triggers: Vec::new(),
+            replica_identity: ReplicaIdentity::default(),
+        };
+        let def = RowIndex { columns: vec![0, 1], ..RowIndex::default() };
+        // Values of the first column, rows of each, and the estimate.
+        for (values, rows, expected) in
+            [(1, 1, 1.0), (10, 3, 3.0), (5_000, 4, 4.0), (25, 400, 400.0), (100, 100, 100.0)]
+        {
+            let index = IndexData::new(&schema, &def);
+            for entry in 0..values * rows {
+                let mut key = Vec::new();
+                key::push(&mut key, &index.keys[0], &Datum::Int4(entry / rows)).unwrap();
+                key::push(&mut key, &index.keys[1], &Datum::Text(&format!("text {}", entry % rows))).unwrap();
+                key.extend_from_slice(&u64::from(entry.cast_unsigned()).to_be_bytes());
+                index.tree.insert(&key, u64::from(entry.cast_unsigned()), &crossbeam_epoch::pin()).unwrap();
+            }
+            let estimate = index.entries_of_prefix(1);
+            assert!((0.8..1.3).contains(&(estimate / expected)), "{values} values of {rows} rows: {estimate}");
+            assert!((0.9..1.1).contains(&index.entries_of_prefix(2)), "{values} values of {rows} rows");
+            let all = f64::from(values * rows);
+            assert!((index.entries_of_prefix(0) - all).abs() < 0.5, "{values} values of {rows} rows");
+        }
+    }
+}

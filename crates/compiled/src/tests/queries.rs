@@ -253,6 +253,53 @@ fn subqueries_are_answered() {
     )]);
 }
 
+#[test]
+fn joins_of_large_tables_begin_where_few_rows_are_left() {
+    let db = Db::new();
+    db.ddl(
+        "CREATE TABLE region (id int PRIMARY KEY, name text); CREATE TABLE place (id int PRIMARY KEY, region int, kind text);
+         CREATE TABLE device (id int PRIMARY KEY, place int, kind text); CREATE INDEX ON device (place);
+         CREATE TABLE sample (device int, at int, v int, PRIMARY KEY (device, at)); CREATE INDEX ON sample (at)",
+    );
+    let fill = |table: &str, rows: i32, row: &dyn Fn(i32) -> String| {
+        let rows: Vec<String> = (0..rows).map(|n| format!("({})", row(n))).collect();
+        db.sql(&format!("INSERT INTO {table} VALUES {}", rows.join(", ")));
+    };
+    fill("region", 5, &|n| format!("{n}, 'r{n}'"));
+    fill("place", 100, &|n| format!("{n}, {}, 'k{}'", n % 5, n % 9));
+    fill("device", 2_000, &|n| format!("{n}, {}, 'k{}'", n % 100, n % 50));
+    fill("sample", 30_000, &|n| format!("{}, {}, {}", n / 15, n % 15, n % 7));
+    for (from, expected, rows) in [
+        (
+            "sample s, device d WHERE s.device = d.id AND d.kind = 'k7'",
+            ["all: device", "range 1: sample by sample_pkey"].as_slice(),
+            600,
+        ),
+        (
+            "sample s, device d, place p, region r WHERE s.device = d.id AND d.place = p.id AND p.region = r.id AND r.name = 'r2'",
+            &[
+                "all: region",
+                "hashed 1: place",
+                "range 1: device by device_place_idx",
+                "range 1: sample by sample_pkey",
+            ],
+            6_000,
+        ),
+        // Fewer lookups, for the same rows.
+        ("sample s, device d WHERE s.device = d.id", &["all: device", "range 1: sample by sample_pkey"], 30_000),
+        // A key decides without estimates.
+        (
+            "sample s, device d WHERE s.device = d.id AND d.id = 3",
+            &["points 1: device by device_pkey", "range 1: sample by sample_pkey"],
+            15,
+        ),
+    ] {
+        let sql = format!("SELECT count(*) FROM {from}");
+        assert_eq!(db.plan(&sql).unwrap().describe(), expected, "{sql}");
+        assert_eq!(db.sql(&sql), [rows.to_string()], "{sql}");
+    }
+}
+
 /// The shape of TPC-C's stock-level query.
 #[test]
 fn stock_level_is_a_range_and_then_points() {
