@@ -7,6 +7,8 @@ use crate::expr::{Comparison, Expr};
 use crate::from::Source;
 use crate::plan::{Access, IndexRef, Range};
 
+/// Rows of a table that a join may begin with a scan of without a search for another order.
+pub(crate) const SCANNED_ROWS_MAX: f64 = 10_000.0;
 /// Rows of a derived table, which are not known.
 const DERIVED_ROWS: f64 = 1_000.0;
 /// Share of rows that equal a value.

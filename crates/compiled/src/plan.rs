@@ -245,7 +245,7 @@ pub(crate) fn steps(
 ) -> (Vec<Step>, bool) {
     conditions.extend(implied(joined, &conditions));
     let inner = joined.iter().take_while(|one| one.outer.is_inner()).count();
-    let is_large = |one: &Joined<'_>| estimates::rows_of(one.source) > SCANNED_ROWS_MAX;
+    let is_large = |one: &Joined<'_>| estimates::rows_of(one.source) > estimates::SCANNED_ROWS_MAX;
     if inner < 2 || !joined.iter().any(is_large) {
         let Planned { steps, ordered, hashed: used, .. } = planned(joined, conditions, order, *hashed, Begin::Cheapest);
         *hashed = used;
@@ -269,8 +269,6 @@ pub(crate) fn steps(
     (best.steps, best.ordered)
 }
 
-/// Rows of a table that may be scanned without a search for another order of joins.
-const SCANNED_ROWS_MAX: f64 = 10_000.0;
 /// Another order must cost less than this share: estimates are rough.
 const BETTER: f64 = 0.5;
 

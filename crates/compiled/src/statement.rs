@@ -16,6 +16,7 @@ use crate::array::ParamType;
 use crate::cast::{self, Zone};
 use crate::dml::merge::Merge;
 use crate::dml::{Change, Incoming, Insert, Late};
+use crate::estimates;
 use crate::exec::{ExecContext, ReadSource, ResumePoint, Slice, SubPlans};
 use crate::lower::{Asks, Parts};
 use crate::plan::{Access, Step};
@@ -49,7 +50,12 @@ pub trait Tables {
 pub struct Compiled {
     work: Work,
     parts: Parts,
+    /// Tables that joins begin with a scan of, and the number of their rows from which on other orders would be tried.
+    scanned: Vec<(Arc<RowTable>, u64)>,
 }
+
+/// A scanned table has outgrown a plan when it has this many times as many rows.
+const GROWTH: u64 = 8;
 
 /// A change in WITH.
 pub(crate) struct WithChange {
@@ -116,6 +122,16 @@ impl Work {
         }
     }
 
+    /// The steps that find the rows to change, with their tables.
+    fn changed_steps(&self) -> Vec<(&[Step], &[Arc<RowTable>])> {
+        match self {
+            Work::Select(_) | Work::Insert(_) => Vec::new(),
+            Work::Change(change) => vec![change.steps()],
+            Work::Merge(merge) => vec![merge.steps()],
+            Work::Changes(changes) => changes.iter().map(Change::steps).collect(),
+        }
+    }
+
     fn statement_triggers(&self) -> Vec<StatementTrigger> {
         match self {
             Work::Select(_) => Vec::new(),
@@ -164,7 +180,22 @@ pub enum Ran {
 
 impl Compiled {
     pub(crate) fn of(work: Work, parts: Parts) -> Compiled {
-        Compiled { work, parts }
+        let mut compiled = Compiled { work, parts, scanned: Vec::new() };
+        let begun = compiled.queries().map(|query| (query.steps(), query.tables.as_slice()));
+        let begun = begun.chain(compiled.works().flat_map(Work::changed_steps));
+        let scanned = begun.filter_map(|(steps, tables)| {
+            let first = steps.first().filter(|first| steps.len() > 1 && matches!(first.access, Access::All))?;
+            let table = tables.get(first.slot)?;
+            Some((Arc::clone(table), (table.records.bound() * GROWTH).max(estimates::SCANNED_ROWS_MAX as u64)))
+        });
+        compiled.scanned = scanned.collect();
+        compiled
+    }
+
+    /// Whether a table has grown so much that another plan may be better.
+    #[must_use]
+    pub fn is_outgrown(&self) -> bool {
+        self.scanned.iter().any(|(table, rows)| table.records.bound() > *rows)
     }
 
     /// Whether a constant in it was read by the session's settings, such as a time by the time zone, or `today` by the
@@ -345,10 +376,7 @@ impl Compiled {
     fn steps(&self) -> Vec<(&Step, &Arc<RowTable>)> {
         let parts = match &self.work {
             Work::Select(select) => vec![(select.steps(), select.tables.as_slice())],
-            Work::Insert(_) => Vec::new(),
-            Work::Change(change) => vec![change.steps()],
-            Work::Merge(merge) => vec![merge.steps()],
-            Work::Changes(changes) => changes.iter().map(Change::steps).collect(),
+            work => work.changed_steps(),
         };
         parts.into_iter().flat_map(|(steps, tables)| steps.iter().map(move |step| (step, &tables[step.slot]))).collect()
     }

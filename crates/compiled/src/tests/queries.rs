@@ -265,6 +265,8 @@ fn joins_of_large_tables_begin_where_few_rows_are_left() {
         let rows: Vec<String> = (0..rows).map(|n| format!("({})", row(n))).collect();
         db.sql(&format!("INSERT INTO {table} VALUES {}", rows.join(", ")));
     };
+    let early = db.plan("SELECT 1 FROM sample s, device d WHERE s.device = d.id AND d.kind = 'k7'").unwrap();
+    assert!(!early.is_outgrown());
     fill("region", 5, &|n| format!("{n}, 'r{n}'"));
     fill("place", 100, &|n| format!("{n}, {}, 'k{}'", n % 5, n % 9));
     fill("device", 2_000, &|n| format!("{n}, {}, 'k{}'", n % 100, n % 50));
@@ -297,7 +299,9 @@ fn joins_of_large_tables_begin_where_few_rows_are_left() {
         let sql = format!("SELECT count(*) FROM {from}");
         assert_eq!(db.plan(&sql).unwrap().describe(), expected, "{sql}");
         assert_eq!(db.sql(&sql), [rows.to_string()], "{sql}");
+        assert!(!db.plan(&sql).unwrap().is_outgrown(), "{sql}");
     }
+    assert!(early.is_outgrown(), "it was planned when the tables were empty");
 }
 
 /// The shape of TPC-C's stock-level query.
