@@ -35,7 +35,11 @@ pub(crate) async fn execute(session: &mut Session, prepared: &Prepared, values: 
             let (head, source) = super::insert::describe(plan);
             let mut lines = vec![head];
             if let Some(source) = source {
-                lines.extend(query(session, source, values, false).await?.into_iter().map(|line| format!("  {line}")));
+                let found = match &source.0.plan {
+                    Plan::Rows(plan) => plan.describe(),
+                    _ => query(session, source, values, false).await?,
+                };
+                lines.extend(found.into_iter().map(|line| format!("  {line}")));
             }
             if analyze {
                 lines.push(run(session, &inner, values).await?);

@@ -25,11 +25,11 @@ use relational::arrow::stored::{StoredBuilder, to_stored};
 use relational::types::{Value, sql_name, timestamptz};
 use rustc_hash::FxHashMap;
 
-use super::{query, table_rules};
+use super::{query, rows, table_rules};
 use crate::builder::{RowBuilder, null_error};
 use crate::plan::insert::{Cell, InsertPlan, Source};
 use crate::plan::{self, Plan, Prepared};
-use crate::result::Outcome;
+use crate::result::{Arguments, Executed, Outcome};
 use crate::session::Session;
 use crate::session::clocks::Clocks;
 use crate::statement::Command;
@@ -151,12 +151,22 @@ fn in_row(error: Error, number: usize, rows: usize) -> Error {
 }
 
 async fn insert_query(session: &mut Session, plan: &InsertPlan, query: &Prepared, values: &[Value]) -> Result<usize> {
-    let Plan::Query(query_plan) = &query.0.plan else {
-        return Err(Error::bug("an INSERT … SELECT without a query"));
-    };
     let zone = session.settings.time_zone();
-    let ready = query::ready(session, query, query_plan, values).await?;
-    let mut batches = ready.stream(session, Arc::clone(&query.0.statement.0)).await?;
+    let mut batches = match &query.0.plan {
+        Plan::Query(plan) => {
+            let ready = query::ready(session, query, plan, values).await?;
+            ready.stream(session, Arc::clone(&query.0.statement.0)).await?
+        }
+        // Changes in WITH.
+        Plan::Rows(plan) => {
+            let executed = rows::execute(session, query, plan, Arguments::Values(values), None);
+            match Box::pin(executed).await? {
+                Executed::Outcome(Outcome::Rows { batches, .. }) => batches,
+                _ => return Err(Error::bug("a query without rows")),
+            }
+        }
+        _ => return Err(Error::bug("an INSERT … SELECT without a query")),
+    };
     let mut count = 0;
     // The query reads the snapshot taken before the first write, so it does not see the inserted rows.
     while let Some(batch) = batches.next().await {

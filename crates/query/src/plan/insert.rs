@@ -181,33 +181,55 @@ fn planned_query(
     declared: &[u32],
 ) -> Result<InsertPlan> {
     let Into { table, targets, op } = into;
+    if insert.source.as_ref().is_some_and(|query| has_changes(query.with.as_deref())) {
+        return Err(Error::unsupported("WITH clause containing a data-modifying statement must be at the top level"));
+    }
     let context = session.context();
     let catalog = context.reads.snapshot.catalog();
     let source = source_of(insert, &table, &targets, &|column| binding::default_of_column(&table, column, catalog))?;
-    let mut inner = binding::statement_of(source.clone(), &statement.0, Purpose::Columns);
-    let mut plan = query::plan(session, &inner, declared)?;
-    let given = plan.columns.len();
+    let mut prepared = prepared_source(session, source.clone(), statement, declared)?;
+    let columns = prepared.columns().unwrap_or_default();
+    let given = columns.len();
     if given > targets.len() || (given < targets.len() && !insert.columns.is_empty()) {
         return Err(count_error(given > targets.len()));
     }
     let targets = targets[..given].to_vec();
-    for (target, column) in targets.iter().zip(&plan.columns) {
+    for (target, column) in targets.iter().zip(columns) {
         check_assignment(&table, &table.columns[*target], TypeId(column.oid))?;
     }
-    if let Some(assigned) = assigned(&table, &targets, &source, &plan.columns)? {
-        inner = binding::statement_of(assigned, &statement.0, Purpose::Columns);
-        plan = query::plan(session, &inner, declared)?;
+    if let Some(assigned) = assigned(&table, &targets, &source, columns)? {
+        prepared = prepared_source(session, assigned, statement, declared)?;
     }
-    let parameters = plan.parameters.clone();
-    let columns = Some(plan.columns.clone());
-    let prepared = PreparedStatement {
+    let parameters = prepared.parameters().to_vec();
+    Ok(InsertPlan { table, targets, source: Source::Query(prepared), op, parameters })
+}
+
+/// Whether there are changes in WITH.
+fn has_changes(with: Option<&tree::With>) -> bool {
+    let mut ctes = with.iter().flat_map(|with| &with.ctes);
+    ctes.any(|cte| !matches!(cte.body, tree::CteBody::Query(_)))
+}
+
+/// The query of an INSERT. One with changes in WITH is of `rows` tables, and runs on the row executor.
+fn prepared_source(
+    session: &mut Session,
+    source: tree::Query,
+    statement: &Statement,
+    declared: &[u32],
+) -> Result<Prepared> {
+    let has_changes = has_changes(source.with.as_deref());
+    let inner = binding::statement_of(source, &statement.0, Purpose::Columns);
+    if has_changes {
+        return session.plan_statement(&inner, declared);
+    }
+    let plan = query::plan(session, &inner, declared)?;
+    Ok(Prepared(Arc::new(PreparedStatement {
         statement: inner,
         declared: declared.to_vec(),
-        parameters: parameters.clone(),
-        columns,
+        parameters: plan.parameters.clone(),
+        columns: Some(plan.columns.clone()),
         plan: Plan::Query(plan),
-    };
-    Ok(InsertPlan { table, targets, source: Source::Query(Prepared(Arc::new(prepared))), op, parameters })
+    })))
 }
 
 /// The query of an INSERT. Values of VALUES are cast to the types of their columns, and DEFAULT is the default of its column.
@@ -305,6 +327,8 @@ fn assigned(
         && let [tree::TableExpr::Subquery(inner)] = &mut select.from[..]
     {
         *inner.query = source.clone();
+        // Changes in WITH stand at the top.
+        outer.with = inner.query.with.take();
         return Ok(Some(*outer));
     }
     Err(Error::bug("a query without its source"))
