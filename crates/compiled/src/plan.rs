@@ -246,21 +246,23 @@ pub(crate) fn steps(
     conditions.extend(implied(joined, &conditions));
     let inner = joined.iter().take_while(|one| one.outer.is_inner()).count();
     let is_large = |one: &Joined<'_>| estimates::rows_of(one.source) > estimates::SCANNED_ROWS_MAX;
-    if inner < 2 || !joined.iter().any(is_large) {
-        let Planned { steps, ordered, hashed: used, .. } = planned(joined, conditions, order, *hashed, Begin::Cheapest);
-        *hashed = used;
-        return (steps, ordered);
-    }
-    let mut best = planned(joined, conditions.clone(), order, *hashed, Begin::Cheapest);
+    let kept = (inner > 1 && joined.iter().any(is_large)).then(|| conditions.clone());
+    // Estimates read indexes, so that most statements do without.
+    let mut best = planned(joined, conditions, order, *hashed, Begin::Cheapest, None);
     let scans_much = best.steps.first().is_some_and(|step| {
         step.access.is_whole() && joined.iter().any(|one| one.source.slot == step.slot && is_large(one))
     });
-    if scans_much && (order.is_empty() || !best.ordered) {
-        let mut wanted = best.estimate.cost * BETTER;
+    if let Some(conditions) = kept
+        && scans_much
+        && (order.is_empty() || !best.ordered)
+    {
+        let estimated = |begin| planned(joined, conditions.clone(), order, *hashed, begin, Some(Estimate::START));
+        let cost = |plan: &Planned| plan.estimate.map_or(f64::INFINITY, |estimate| estimate.cost);
+        let mut wanted = cost(&estimated(Begin::Cheapest)) * BETTER;
         for first in 0..inner {
-            let other = planned(joined, conditions.clone(), order, *hashed, Begin::With(first));
-            if other.estimate.cost < wanted {
-                wanted = other.estimate.cost;
+            let other = estimated(Begin::With(first));
+            if cost(&other) < wanted {
+                wanted = cost(&other);
                 best = other;
             }
         }
@@ -286,23 +288,24 @@ struct Planned {
     steps: Vec<Step>,
     /// Whether rows come in the order that was asked for.
     ordered: bool,
-    estimate: Estimate,
+    estimate: Option<Estimate>,
     /// Number of hash tables in the statement.
     hashed: usize,
 }
 
+/// `estimate`: that of nothing joined, if the order is to be estimated.
 fn planned(
     joined: &[Joined<'_>],
     mut conditions: Vec<(usize, Expr)>,
     order: &[Order],
     mut hashed: usize,
     begin: Begin,
+    mut estimate: Option<Estimate>,
 ) -> Planned {
     // Right rows without a match come after the others, so a condition on both sides must wait for the join.
     let rights: Vec<usize> = joined.iter().filter(|one| one.outer.all_right()).map(|one| one.source.slot).collect();
     let may_ask = |slot: usize, stands: usize| !rights.iter().any(|right| slot < *right && *right <= stands);
-    let mut estimate = Estimate::START;
-    let mut sizes = vec![0.0; joined.len()];
+    let mut sizes = vec![0.0; if estimate.is_some() { joined.len() } else { 0 }];
     for one in joined {
         if let Some(size) = sizes.get_mut(one.source.slot) {
             *size = estimates::rows_of(one.source);
@@ -340,7 +343,7 @@ fn planned(
                 let after = |place: usize, found: &Found| {
                     let one = &joined[left[place]];
                     let tested = tested(one.source, &found.access, &conditions, &bound);
-                    estimate.joined(one.source, &found.access, tested, &sizes)
+                    estimate.unwrap_or(Estimate::START).joined(one.source, &found.access, tested, &sizes)
                 };
                 choice
                     .map(|(cost, place, found)| (after(place, &found), cost, place, found))
@@ -388,8 +391,10 @@ fn planned(
             }
             _ => own.into_iter().chain(filter).collect(),
         };
-        let tested = filter.iter().chain(found.access.filter());
-        estimate = estimate.joined(one.source, &found.access, tested, &sizes);
+        estimate = estimate.map(|before| {
+            let tested = filter.iter().chain(found.access.filter());
+            before.joined(one.source, &found.access, tested, &sizes)
+        });
         let whole = whole(one.source);
         steps.push(Step { slot, access: found.access, filter, outer: one.outer.clone(), whole });
     }

@@ -324,6 +324,7 @@ impl Bound {
             tables.session = Arc::new(value_session(context));
         }
         let plan = Plan::new(&self.query, &tables).map_err(|error| placed(error, statement))?;
+        let is_reusable = is_reusable && plan.is_shared();
         Ok(Planned { plan, columns, parameters: self.parameters, is_reusable })
     }
 }

@@ -204,3 +204,21 @@ fn a_volatile_query_of_with_is_read_once() {
         assert!(error.message().contains("read more than once"), "{error}");
     }
 }
+
+/// Bug: two portals of one prepared statement had each other's outer rows. Fix: such plans are made for each execution.
+#[test]
+fn plans_that_hold_outer_rows_serve_one_execution() {
+    let database = database();
+    for (sql, is_shared) in [
+        ("SELECT (SELECT max(x) FROM (VALUES (1)) t(x) WHERE x = y) FROM (VALUES (1), (2)) v(y)", false),
+        ("SELECT * FROM (VALUES (1)) v(y), LATERAL (SELECT max(x) + y FROM (VALUES (1)) t(x)) s", false),
+        ("SELECT y FROM (VALUES (1)) v(y) WHERE y > (SELECT avg(x) FROM (VALUES (1)) t(x) WHERE x < y)", false),
+        ("SELECT (SELECT max(x) FROM (VALUES (1)) t(x)) FROM (VALUES (1), (2)) v(y)", true),
+        ("SELECT y FROM (VALUES (1)) v(y) WHERE y IN (SELECT x FROM (VALUES (1)) t(x))", true),
+    ] {
+        let parsed = parser::parse_all(sql).unwrap();
+        let Some(Statement::Query(query)) = parsed.first().map(|one| &one.statement) else { panic!("no query: {sql}") };
+        let bound = binder::bind(&database, sql, query, &[]).unwrap();
+        assert_eq!(crate::Plan::new(&bound, &database).unwrap().is_shared(), is_shared, "{sql}");
+    }
+}

@@ -440,8 +440,11 @@ impl IndexData {
         const SAMPLE: u32 = 256;
         const VALUES: u32 = 32;
         let all = self.tree.len() as f64;
-        if columns == 0 || columns == self.keys.len() && self.def.unique {
-            return if columns == 0 { all } else { 1.0 };
+        if columns == 0 {
+            return all;
+        }
+        if columns == self.keys.len() && self.def.unique {
+            return 1.0;
         }
         let guard = &crossbeam_epoch::pin();
         let (mut last, mut seen, mut values, mut is_known) = (Vec::new(), 0_u32, 0_u32, true);

@@ -17,7 +17,7 @@ use crate::derived_tables::{Derived, Rows};
 use crate::from::{DerivedRef, From};
 use crate::statement::{Compiled, External};
 
-/// What is left to another executor.
+/// The queries that are left to another executor.
 #[derive(Default)]
 pub(super) struct Externals<'q> {
     /// Whether anything may be left to it.

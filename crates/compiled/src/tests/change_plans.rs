@@ -148,7 +148,7 @@ fn queries_that_stand_alone_are_left_to_another_executor() {
             format!("WITH x AS ({ranks}) DELETE FROM stock USING x WHERE r = n AND n > (SELECT max(r) FROM x)"),
             vec![vec!["r", "note"]],
         ),
-        // What depends on the row stays here.
+        // A query that depends on the row stays here, without the part that does not.
         (
             format!("UPDATE stock SET n = (SELECT max(r) FROM ({ranks}) x, price WHERE price.item = stock.item)"),
             vec![vec!["r"]],

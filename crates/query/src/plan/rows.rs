@@ -198,8 +198,7 @@ impl RowsPlan {
     pub(crate) fn holds(&self, snapshot: &Snapshot, settings: &Arc<Settings>) -> bool {
         let same =
             |valid: &Valid| Arc::ptr_eq(&valid.catalog, snapshot.catalog()) && Arc::ptr_eq(&valid.settings, settings);
-        // Files are listed when the statement is bound.
-        self.files.is_empty() && self.valid.as_ref().is_none_or(same) && !self.compiled.is_outgrown()
+        self.valid.as_ref().is_none_or(same) && !self.compiled.is_outgrown()
     }
 
     /// Whether another executor runs queries of it, which take [`Value`]s of parameters.

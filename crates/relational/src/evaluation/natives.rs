@@ -142,8 +142,12 @@ pub(crate) fn is_equality(call: &scalar::Call) -> bool {
 
 /// Whether a function is an equality of values of one type, or of integers.
 pub(crate) fn is_equality_of_keys(call: &scalar::Call) -> bool {
-    let is_integer = |ty: TypeId| matches!(ty, TypeId::INT2 | TypeId::INT4 | TypeId::INT8);
     equated(call).is_some_and(|[left, right]| left == right || is_integer(left) && is_integer(right))
+}
+
+/// Whether it is a type of integers.
+pub(crate) fn is_integer(ty: TypeId) -> bool {
+    matches!(ty, TypeId::INT2 | TypeId::INT4 | TypeId::INT8)
 }
 
 /// The types of the operands of an equality.

@@ -77,7 +77,7 @@ impl Decimals {
         Some(Decimals { tree: make(Box::new(left.tree), Box::new(right.tree)), digits, scale })
     }
 
-    /// Its values of 128 bits; `None` if they may have more digits.
+    /// The expression whose values have 128 bits; `None` if they may have more digits.
     fn lowered(self, mut arguments: Vec<DfExpr>) -> Option<DfExpr> {
         if self.digits > DIGITS_MAX || self.scale > DIGITS_MAX {
             return None;

@@ -1,7 +1,7 @@
 //! The rows of a correlated subquery for all outer rows at once, by the keys that the outer rows are compared with.
 //!
-//! `(SELECT sum(b.x) FROM b WHERE b.k = a.k)` becomes `SELECT sum(b.x), b.k FROM b GROUP BY b.k`. `Apply` runs it when runs for single
-//! outer rows have taken as long as it would.
+//! `(SELECT sum(b.x) FROM b WHERE b.k = a.k)` becomes `SELECT sum(b.x), b.k FROM b GROUP BY b.k`, which
+//! `nodes::keyed` runs when that pays.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use scalar::{Expr, ExprKind, Place};
 
 use crate::errors::OrError;
 use crate::evaluation::keys::AskedKeys;
-use crate::evaluation::natives::{Native, is_equality_of_keys, native};
+use crate::evaluation::natives::{Native, is_equality_of_keys, is_integer, native};
 use crate::lower::expressions::{all_of, split};
 use crate::lower::lowering::Lowering;
 use crate::lower::subqueries::selected;
@@ -201,10 +201,6 @@ fn is_computed_ahead(expr: &Expr) -> bool {
         }
         _ => false,
     }
-}
-
-fn is_integer(ty: TypeId) -> bool {
-    matches!(ty, TypeId::INT2 | TypeId::INT4 | TypeId::INT8)
 }
 
 fn column(number: u32, ty: TypeId) -> Expr {

@@ -219,7 +219,8 @@ impl Running {
         let mut arena = Bump::new();
         let guard = values.len().checked_sub(apply.keys.len() + 1).filter(|_| apply.is_guarded);
         let guard = guard.and_then(|at| values[at].as_boolean_opt());
-        let keys = self.keyed.as_ref().map(|_| BatchKeys::of(apply, &values)).transpose().map_err(external)?;
+        let keyed = self.keyed.as_ref().filter(|keyed| keyed.is_of_use());
+        let keys = keyed.map(|_| BatchKeys::of(apply, &values)).transpose().map_err(external)?;
         for row in 0..batch.num_rows() {
             if guard.is_some_and(|guard| guard.is_null(row) || !guard.value(row)) {
                 builder.push(&Datum::Null).map_err(external)?;

@@ -112,6 +112,11 @@ impl Keyed {
         }
     }
 
+    /// Whether it has results, or may have some.
+    pub(super) fn is_of_use(&self) -> bool {
+        self.plan.is_some() || self.parts > 0
+    }
+
     /// The result for a row, if it is known.
     pub(super) fn get(&self, keys: &BatchKeys, row: usize) -> Option<Found> {
         let Some(key) = &keys.keys[row] else { return (self.has_all || self.parts > 0).then_some(Found::Nothing) };

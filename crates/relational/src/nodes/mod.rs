@@ -115,6 +115,14 @@ pub(crate) fn distinct_input(plan: &LogicalPlan) -> Option<&LogicalPlan> {
     node.inputs.first().filter(|_| is_whole)
 }
 
+/// Whether the node runs a subquery for outer rows. The plan holds the row, so two executions of it at a time would mix theirs.
+#[must_use]
+pub(crate) fn holds_outer_row(plan: &LogicalPlan) -> bool {
+    let LogicalPlan::Extension(Extension { node }) = plan else { return false };
+    let operator = node.as_any().downcast_ref::<Node>().map(|node| &*node.operator);
+    matches!(operator, Some(Operator::Apply(apply)) if !apply.outer.is_empty())
+}
+
 /// The input of a node that adds the value of a subquery to each row; `None` for any other plan.
 #[must_use]
 pub(crate) fn subquery_input(plan: &LogicalPlan) -> Option<&LogicalPlan> {

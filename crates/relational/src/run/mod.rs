@@ -11,6 +11,7 @@ use arrow_schema::DataType;
 use binder::tree::Query;
 use catalog::TypeId;
 use datafusion::common::ParamValues;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::config::SpillCompression;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SessionState;
@@ -29,6 +30,7 @@ use crate::evaluation::evaluate::constant;
 use crate::functions;
 use crate::lower::{self, Environment};
 use crate::memory::{Pool, Reserved};
+use crate::nodes::holds_outer_row;
 use crate::scan::context::Slot;
 use crate::scan::{BATCH_ROWS, ReadContext, Selected, condition_order, selection, statistics};
 use crate::series::{self, Ran, Shape};
@@ -220,6 +222,12 @@ impl Plan {
     /// 0A000 for what cannot be run; errors of constant LIMITs.
     pub fn new(query: &Query, env: &dyn Environment) -> Result<Plan> {
         lower::lower(query, env).map(Plan)
+    }
+
+    /// Whether it serves several executions, also at the same time.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        !self.0.exists(|node| Ok(holds_outer_row(node))).unwrap_or(true)
     }
 
     /// Arrow types of the result's columns.

@@ -334,7 +334,9 @@ fn enter(
     'anew: loop {
         let snapshot = session.newest();
         let plan = fresh.as_deref().unwrap_or(given);
-        if !plan.holds(&snapshot, &session.settings) {
+        // Files are listed when a statement is bound.
+        let lists_files = fresh.is_none() && !given.files().is_empty();
+        if lists_files || !plan.holds(&snapshot, &session.settings) {
             *fresh = Some(Box::new(planned_anew(session, prepared, given)?));
         }
         let plan = fresh.as_deref().unwrap_or(given);
